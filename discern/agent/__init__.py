@@ -1,0 +1,1 @@
+"""What learns: pure functions of arrays."""

@@ -1,0 +1,78 @@
+"""The goal buffer: a fixed number of past observations, replaced uniformly or for diversity (App. A3)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from discern.config import GoalBufferConfig
+from discern.types import PRNGKey
+
+
+class GoalBuffer(NamedTuple):
+    images: jax.Array  # uint8 [C, H, W, 3]
+
+
+def propose(
+    buffer: GoalBuffer, observations: jax.Array, key: PRNGKey, config: GoalBufferConfig
+) -> GoalBuffer:
+    """Considers each of N observations [N, H, W, 3] with probability p_replace, one after the other."""
+    n = observations.shape[0]
+    consider_key, substitute_key = jax.random.split(key)
+    considered = jax.random.bernoulli(consider_key, config.p_replace, (n,))
+    considered_first = jnp.argsort(~considered, stable=True)
+
+    def consider(i: jax.Array, buffer: GoalBuffer) -> GoalBuffer:
+        return substitute(
+            buffer, observations[considered_first[i]], jax.random.fold_in(substitute_key, i), config
+        )
+
+    return jax.lax.fori_loop(0, considered.sum(), consider, buffer)
+
+
+def substitute(
+    buffer: GoalBuffer, observation: jax.Array, key: PRNGKey, config: GoalBufferConfig
+) -> GoalBuffer:
+    """Puts the observation in the place of a random entry; the diverse strategy may keep the entry instead."""
+    slot_key, anyway_key = jax.random.split(key)
+    slot = jax.random.randint(slot_key, (), 0, buffer.images.shape[0])
+    if config.strategy == "uniform":
+        return GoalBuffer(buffer.images.at[slot].set(observation))
+    candidate = buffer.images[slot]
+    removed_is_closer = distance_to_rest(buffer, candidate, slot, config) < distance_to_rest(
+        buffer, observation, slot, config
+    )
+    accept = removed_is_closer | jax.random.bernoulli(anyway_key, config.p_add_non_diverse)
+    return GoalBuffer(buffer.images.at[slot].set(jnp.where(accept, observation, candidate)))
+
+
+def distance_to_rest(
+    buffer: GoalBuffer, image: jax.Array, left_out: jax.Array, config: GoalBufferConfig
+) -> jax.Array:
+    """Pixel-space L2 distance from an image to the entries other than `left_out`: their mean, or the least."""
+    difference = (buffer.images.astype(jnp.float32) - image.astype(jnp.float32)) / 255
+    distances = jnp.sqrt(jnp.sum(jnp.square(difference), axis=(1, 2, 3)))
+    capacity = distances.shape[0]
+    others = jnp.arange(capacity) != left_out
+    if config.closeness == "nearest":
+        return jnp.min(jnp.where(others, distances, jnp.inf))
+    return jnp.sum(jnp.where(others, distances, 0.0)) / (capacity - 1)
+
+
+def draw_decoys(key: PRNGKey, capacity: int, goal_slot: jax.Array, decoys: int) -> jax.Array:
+    """K slots for each goal, without replacement and never the goal's own: int [B] → int [B, K].
+
+    Floyd's subset of the capacity − 1 other slots: each draw comes from one slot more than the last, and one
+    that was drawn before gives way to the newcomer.
+    """
+    count = goal_slot.shape[0]
+    others = capacity - 1
+
+    def draw(k: jax.Array, chosen: jax.Array) -> jax.Array:
+        newcomer = others - decoys + k
+        offset = jax.random.randint(jax.random.fold_in(key, k), (count,), 0, newcomer + 1)
+        taken = (chosen == offset[:, None]).any(axis=1)
+        return chosen.at[:, k].set(jnp.where(taken, newcomer, offset))
+
+    offsets = jax.lax.fori_loop(0, decoys, draw, jnp.full((count, decoys), -1, jnp.int32))
+    return (goal_slot[:, None] + 1 + offsets) % capacity

@@ -1,0 +1,122 @@
+"""One gradient step of everything: the policy's Q(λ) and the reward beside it."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from discern.agent.networks import Imitator
+from discern.agent.q_learning import goal_returns, td_loss
+from discern.agent.relabel import rows
+from discern.agent.rewards import Reward, make_reward
+from discern.config import Config, LearnerConfig
+from discern.envs.base import EnvSpec
+from discern.types import Batch, Frames, LearnerState, Params, PRNGKey
+
+
+class Learner:
+    """The mathematics of one agent, fixed by its config; every method is a pure function."""
+
+    def __init__(self, config: Config, spec: EnvSpec):
+        self.config = config.learner
+        self.imitator = Imitator(config.network, spec.image_shape, spec.actions, config.actor.horizon)
+        self.reward: Reward = make_reward(config.reward)
+        self.optimiser = make_optimiser(config.learner)
+
+    def init(self, key: PRNGKey, goal_images: jax.Array) -> LearnerState:
+        """Fresh parameters; the reward is calibrated on the first goal buffer."""
+        imitator_key, reward_key = jax.random.split(key)
+        params = self.imitator.init(imitator_key)
+        reward = self.reward.init(reward_key, self.imitator.config.features)
+        params["reward"] = self.reward.calibrate(reward, goal_images)
+        target = jax.tree.map(jnp.copy, policy_part(params)) if self.config.target_interval else None
+        return LearnerState(params, target, self.optimiser.init(params), jnp.zeros((), jnp.int32))
+
+    def update(self, state: LearnerState, batch: Batch) -> tuple[LearnerState, dict[str, jax.Array]]:
+        """A new state after one gradient step on a relabelled batch."""
+        gradient, metrics = jax.grad(self.loss, has_aux=True)(state.params, state.target_params, batch)
+        steps, optimiser = self.optimiser.update(gradient, state.optimiser, state.params)
+        params = optax.apply_updates(state.params, steps)
+        updates = state.updates + 1
+        target = state.target_params
+        if target is not None:
+            copy_now = updates % self.config.target_interval == 0
+            target = jax.tree.map(lambda new, old: jnp.where(copy_now, new, old), policy_part(params), target)
+        metrics["gradient_norm"] = optax.global_norm(gradient)
+        return LearnerState(params, target, optimiser, updates), metrics
+
+    def loss(
+        self, params: Params, target_params: Params, batch: Batch
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The TD loss of every goal of every trajectory, averaged over both, plus the reward's own loss."""
+        images = rows(batch)
+        features = self.imitator.features(params, images)
+        q_values = self.q_values(params, features, batch)
+        bootstrap = q_values
+        if target_params is not None:
+            target_features = self.imitator.features(target_params, images)
+            bootstrap = self.q_values(target_params, target_features, batch)
+        rewards = self.rewards(params["reward"], features, images, batch)
+        policy_loss = self.policy_loss(q_values, bootstrap, rewards, batch)
+        reward_loss, reward_metrics = self.reward_loss(params, features, images, batch)
+        return policy_loss + reward_loss, {
+            "td_loss": policy_loss,
+            "reward_mean": rewards.mean(),
+            "q_mean": q_values.mean(),
+            **reward_metrics,
+        }
+
+    def q_values(self, params: Params, features: jax.Array, batch: Batch) -> jax.Array:
+        """Q of every step under every goal, [B, G, T, A], from the features of `rows(batch)`."""
+        actions = batch.trajectories.actions
+        count, length = actions.shape
+        observations = features[: count * (length + 1)].reshape((count, length + 1, -1))
+        return self.imitator.unroll(params, observations[:, :-1], features[batch.goal_row], actions)
+
+    def policy_loss(
+        self, q_values: jax.Array, bootstrap: jax.Array, rewards: jax.Array, batch: Batch
+    ) -> jax.Array:
+        """½ Σ_t δ_t², averaged over trajectories and goals: [B, G, T, A] twice and [B, G] → []."""
+        returns = jax.vmap(jax.vmap(goal_returns, (0, 0, None, None)), (0, 0, None, None))(
+            rewards, bootstrap.max(-1), self.config.discount, self.config.lambda_
+        )
+        losses = jax.vmap(jax.vmap(td_loss, (0, None, 0)))(q_values, batch.trajectories.actions, returns)
+        return losses.mean()
+
+    def rewards(self, params: Params, features: jax.Array, images: jax.Array, batch: Batch) -> jax.Array:
+        """1 for a hindsight goal, the reward's word for any other: [B, G]."""
+        table = Frames(jax.lax.stop_gradient(features), images)
+        achieved = jax.tree.map(lambda x: x[final_rows(batch)][:, None], table)
+        goal = jax.tree.map(lambda x: x[batch.goal_row], table)
+        rewards = jnp.where(batch.is_hindsight, 1.0, self.reward.reward(params, achieved, goal))
+        return jax.lax.stop_gradient(rewards)
+
+    def reward_loss(
+        self, params: Params, features: jax.Array, images: jax.Array, batch: Batch
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The teacher's loss on the paper's draw of goals; h is held fixed (sec. 4)."""
+        table = Frames(jax.lax.stop_gradient(features), images)
+        achieved = jax.tree.map(lambda x: x[final_rows(batch)], table)
+        goal = jax.tree.map(lambda x: x[batch.teacher_row], table)
+        decoy_features = self.imitator.features(jax.lax.stop_gradient(params), batch.decoys)
+        decoys = Frames(decoy_features, batch.decoys)
+        return self.reward.loss(params["reward"], achieved, goal, decoys, batch.teacher_is_hindsight)
+
+
+def final_rows(batch: Batch) -> jax.Array:
+    """Rows of the achieved states s_T: int [B]."""
+    count, frames = batch.trajectories.observations.shape[:2]
+    return jnp.arange(count) * frames + frames - 1
+
+
+def policy_part(params: Params) -> Params:
+    """The imitator's own parameters."""
+    return {"torso": params["torso"], "core": params["core"]}
+
+
+def make_optimiser(config: LearnerConfig) -> optax.GradientTransformation:
+    """The config's optimiser behind a clip of the gradient's global norm."""
+    if config.optimiser == "adam":
+        rule = optax.adam(config.learning_rate, eps=config.epsilon)
+    else:
+        rule = optax.rmsprop(config.learning_rate, decay=0.99, eps=config.epsilon)
+    return optax.chain(optax.clip_by_global_norm(config.clip), rule)

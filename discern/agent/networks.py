@@ -1,0 +1,184 @@
+"""The imitator's network: a convolutional torso h, an LSTM core with a dueling head, and small dense parts."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from discern.config import NetworkConfig
+from discern.types import LstmState, Params, PRNGKey
+
+fan_in_normal = nn.initializers.variance_scaling(1.0, "fan_in", "truncated_normal")
+
+
+class Torso(nn.Module):
+    """h: uint8 [..., H, W, 3] → float32 [..., F]; the same network sees observations and goals (App. A2)."""
+
+    config: NetworkConfig
+
+    @nn.compact
+    def __call__(self, images: jax.Array) -> jax.Array:
+        assert images.dtype == jnp.uint8 and images.ndim >= 4, (images.dtype, images.shape)
+        lead = images.shape[:-3]
+        dtype = jnp.bfloat16 if self.config.bfloat16 else jnp.float32
+        x = images.reshape((-1, *images.shape[-3:])).astype(dtype) / 255
+        convolve = self._shallow if self.config.torso == "shallow" else self._residual
+        x = convolve(x, dtype)
+        x = nn.Dense(self.config.features, dtype=dtype, kernel_init=fan_in_normal)(
+            x.reshape((x.shape[0], -1))
+        )
+        x = x.astype(jnp.float32)
+        if self.config.layer_norm:
+            x = nn.LayerNorm()(x)
+        return nn.relu(x).reshape((*lead, -1))
+
+    def _shallow(self, x: jax.Array, dtype: Any) -> jax.Array:
+        layers = zip(self.config.channels, self.config.kernels, self.config.strides, strict=True)
+        for channels, kernel, stride in layers:
+            if kernel == stride:  # no overlap: a matrix product, which a CPU does several times faster
+                layer = nn.Dense(channels, dtype=dtype, kernel_init=fan_in_normal)
+                x = nn.relu(layer(patches(x, kernel)))
+            else:
+                x = nn.relu(self._convolution(channels, kernel, stride, "VALID", dtype)(x))
+        return x
+
+    def _residual(self, x: jax.Array, dtype: Any) -> jax.Array:
+        for channels in self.config.channels:
+            x = self._convolution(channels, 3, 1, "SAME", dtype)(x)
+            x = nn.max_pool(x, (3, 3), (2, 2), "SAME")
+            for _ in range(2):
+                y = self._convolution(channels, 3, 1, "SAME", dtype)(nn.relu(x))
+                x = x + self._convolution(channels, 3, 1, "SAME", dtype)(nn.relu(y))
+        return nn.relu(x)
+
+    @staticmethod
+    def _convolution(channels: int, kernel: int, stride: int, padding: str, dtype: Any) -> nn.Conv:
+        return nn.Conv(channels, (kernel, kernel), stride, padding, dtype=dtype, kernel_init=fan_in_normal)
+
+
+def patches(images: jax.Array, size: int) -> jax.Array:
+    """Tiles of size × size pixels, each flattened; what does not fill a tile is cut: [B, H, W, C] → [B, h, w, s·s·C]."""
+    batch, height, width, channels = images.shape
+    h, w = height // size, width // size
+    tiles = images[:, : h * size, : w * size].reshape((batch, h, size, w, size, channels))
+    return tiles.transpose((0, 1, 3, 2, 4, 5)).reshape((batch, h, w, size * size * channels))
+
+
+class Core(nn.Module):
+    """LSTM over (h(s), h(g), clock, previous action), then the dueling head (App. A2).
+
+    The LSTM's input matrix is kept as one matrix for each part of the concatenated input. The sum is the same,
+    but the observation's share is computed once for all goals and the goal's share once for all steps.
+    """
+
+    config: NetworkConfig
+    actions: int
+    horizon: int
+
+    def setup(self):
+        c = self.config
+        inputs = 2 * c.features + c.time_units + self.actions + c.lstm
+        as_one = nn.initializers.truncated_normal(inputs**-0.5)
+
+        def share(bias: bool = False) -> nn.Dense:
+            return nn.Dense(4 * c.lstm, use_bias=bias, kernel_init=as_one)
+
+        self.observation_share, self.goal_share = share(bias=True), share()
+        self.clock_share, self.action_share, self.recurrent_share = share(), share(), share()
+        self.clock = nn.Dense(c.time_units, kernel_init=fan_in_normal)
+        self.value = nn.Dense(1, kernel_init=fan_in_normal)
+        self.advantage = nn.Dense(self.actions, use_bias=False, kernel_init=fan_in_normal)
+        self.norm = nn.LayerNorm() if c.layer_norm else None
+
+    def step(
+        self,
+        lstm: LstmState,
+        observation: jax.Array,
+        goal: jax.Array,
+        clock: jax.Array,
+        previous_action: jax.Array,
+    ) -> tuple[LstmState, jax.Array]:
+        """One step of acting: [N, F], [N, F], int [N], int [N] (−1: none yet) → Q [N, A]."""
+        gates = self._of_step(observation, clock, previous_action) + self.goal_share(goal)
+        lstm = lstm_cell(lstm, gates + self.recurrent_share(lstm.hidden))
+        return lstm, self.q_values(lstm.hidden)
+
+    def unroll(self, observations: jax.Array, goals: jax.Array, actions: jax.Array) -> jax.Array:
+        """Whole trajectories under G goals each: [B, T, F], [B, G, F], int [B, T] → Q [B, G, T, A]."""
+        length = observations.shape[1]
+        previous = jnp.pad(actions[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
+        of_step = self._of_step(observations, jnp.arange(length)[None], previous)
+        of_goal = self.goal_share(goals)
+        zero = initial_lstm(goals.shape[:2], self.config.lstm)
+        kernel = self._recurrent_kernel(zero)
+
+        def walk(lstm: LstmState, gates: jax.Array) -> tuple[LstmState, jax.Array]:
+            lstm = lstm_cell(lstm, gates[:, None] + of_goal + lstm.hidden @ kernel)
+            return lstm, lstm.hidden
+
+        _, hidden = jax.lax.scan(walk, zero, jnp.moveaxis(of_step, 1, 0))
+        return jnp.moveaxis(self.q_values(hidden), 0, 2)
+
+    def q_values(self, hidden: jax.Array) -> jax.Array:
+        """Q = ψᵀv + (ψᵀw_a − mean_a' ψᵀw_a') + b: [..., U] → [..., A]."""
+        hidden = self.norm(hidden) if self.norm is not None else hidden
+        advantage = self.advantage(hidden)
+        return self.value(hidden) + advantage - advantage.mean(-1, keepdims=True)
+
+    def _of_step(self, observation: jax.Array, clock: jax.Array, previous_action: jax.Array) -> jax.Array:
+        angle = 2 * jnp.pi * clock / self.horizon
+        ticks = nn.relu(self.clock(jnp.stack([jnp.sin(angle), jnp.cos(angle)], -1)))
+        return (
+            self.observation_share(observation)
+            + self.clock_share(ticks)
+            + self.action_share(jax.nn.one_hot(previous_action, self.actions))
+        )
+
+    def _recurrent_kernel(self, zero: LstmState) -> jax.Array:
+        if self.is_initializing():
+            self.recurrent_share(zero.hidden)
+        return self.recurrent_share.variables["params"]["kernel"]
+
+
+def initial_lstm(lead: tuple[int, ...], units: int) -> LstmState:
+    """The zero state, float32 [*lead, U] twice."""
+    return LstmState(jnp.zeros((*lead, units)), jnp.zeros((*lead, units)))
+
+
+def lstm_cell(lstm: LstmState, gates: jax.Array) -> LstmState:
+    """One LSTM step from the summed gate inputs [..., 4U]; the forget gate starts open (bias 1)."""
+    keep, write, new, read = jnp.split(gates, 4, axis=-1)
+    cell = jax.nn.sigmoid(keep + 1.0) * lstm.cell + jax.nn.sigmoid(write) * jnp.tanh(new)
+    return LstmState(cell, jax.nn.sigmoid(read) * jnp.tanh(cell))
+
+
+class Imitator:
+    """The torso and the core as pure functions of their parameters {"torso", "core"}."""
+
+    def __init__(self, config: NetworkConfig, image_shape: tuple[int, int, int], actions: int, horizon: int):
+        self.config = config
+        self.image_shape = image_shape
+        self.torso = Torso(config)
+        self.core = Core(config, actions, horizon)
+
+    def init(self, key: PRNGKey) -> Params:
+        torso_key, core_key = jax.random.split(key)
+        torso = self.torso.init(torso_key, jnp.zeros((1, *self.image_shape), jnp.uint8))["params"]
+        features = jnp.zeros((1, 2, self.config.features))
+        core = self.core.init(core_key, features, features, jnp.zeros((1, 2), jnp.int32), method="unroll")[
+            "params"
+        ]
+        return {"torso": torso, "core": core}
+
+    def features(self, params: Params, images: jax.Array) -> jax.Array:
+        """h: uint8 [..., H, W, 3] → [..., F]."""
+        return self.torso.apply({"params": params["torso"]}, images)  # type: ignore[return-value]
+
+    def step(self, params: Params, lstm: LstmState, *inputs: jax.Array) -> tuple[LstmState, jax.Array]:
+        """See Core.step."""
+        return self.core.apply({"params": params["core"]}, lstm, *inputs, method="step")  # type: ignore[return-value]
+
+    def unroll(self, params: Params, *inputs: jax.Array) -> jax.Array:
+        """See Core.unroll."""
+        return self.core.apply({"params": params["core"]}, *inputs, method="unroll")  # type: ignore[return-value]

@@ -1,0 +1,47 @@
+"""Pursuing goals: the state the policy carries from step to step, and its choice of actions."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from discern.agent.networks import Imitator, initial_lstm
+from discern.types import LstmState, Params, PRNGKey
+
+
+class Pursuit(NamedTuple):
+    """N goals being pursued."""
+
+    goal_features: jax.Array  # float32 [N, F], computed once for each goal
+    lstm: LstmState  # [N, U]
+    clock: jax.Array  # int32 [N], actions taken so far
+    previous_action: jax.Array  # int32 [N], −1 before the first
+
+
+def begin_pursuit(goal_features: jax.Array, units: int) -> Pursuit:
+    """A pursuit of the goals with these features [N, F] that has not acted yet."""
+    n = goal_features.shape[0]
+    return Pursuit(
+        goal_features, initial_lstm((n,), units), jnp.zeros(n, jnp.int32), jnp.full(n, -1, jnp.int32)
+    )
+
+
+def act(
+    imitator: Imitator, params: Params, pursuit: Pursuit, images: jax.Array, epsilon: jax.Array, key: PRNGKey
+) -> tuple[Pursuit, jax.Array, jax.Array]:
+    """One ε-greedy step: images [N, H, W, 3], ε [N] → the pursuit after it, actions [N], Q [N, A]."""
+    features = imitator.features(params, images)
+    lstm, q_values = imitator.step(
+        params, pursuit.lstm, features, pursuit.goal_features, pursuit.clock, pursuit.previous_action
+    )
+    actions = epsilon_greedy(key, q_values, epsilon)
+    return Pursuit(pursuit.goal_features, lstm, pursuit.clock + 1, actions), actions, q_values
+
+
+def epsilon_greedy(key: PRNGKey, q_values: jax.Array, epsilon: jax.Array) -> jax.Array:
+    """The best action, or with probability ε [N] any: [N, A] → int32 [N]."""
+    n, count = q_values.shape
+    explore_key, action_key = jax.random.split(key)
+    anything = jax.random.randint(action_key, (n,), 0, count)
+    explores = jax.random.bernoulli(explore_key, epsilon)
+    return jnp.where(explores, anything, q_values.argmax(-1)).astype(jnp.int32)

@@ -1,0 +1,66 @@
+"""Under which goals a batch of trajectories is replayed: the paper's draw, or several goals for each."""
+
+import jax
+import jax.numpy as jnp
+
+from discern.agent.goals import GoalBuffer, draw_decoys
+from discern.config import RelabelConfig
+from discern.types import Batch, PRNGKey, Trajectories
+
+
+def relabel(
+    key: PRNGKey, trajectories: Trajectories, buffer: GoalBuffer, config: RelabelConfig, decoys: int
+) -> Batch:
+    """Draws the goals of the policy's and of the teacher's update, afresh at each replay.
+
+    The teacher always learns from the paper's draw: the intended goal, or with probability p_hindsight one of
+    the trajectory's last frames. The policy learns from one goal for each kind in `config.goals`.
+    """
+    batch, frames = trajectories.observations.shape[:2]
+    capacity = buffer.images.shape[0]
+    kinds = config.goals
+    randoms = kinds.count("random")
+    draw_key, hindsight_key, random_key, other_key, decoy_key = jax.random.split(key, 5)
+
+    own_row = jnp.arange(batch) * frames
+    hindsight_rows = own_row[:, None] + jax.random.randint(
+        hindsight_key, (batch, 1 + kinds.count("hindsight")), frames - config.hindsight_window, frames
+    )
+    extra_row = batch * frames + jnp.arange(batch)[:, None] * (1 + randoms) + jnp.arange(1 + randoms)
+    other_rows = other_final_rows(other_key, batch, frames, kinds.count("other"))
+    drawn_is_hindsight = jax.random.bernoulli(draw_key, config.p_hindsight, (batch,))
+    drawn_row = jnp.where(drawn_is_hindsight, hindsight_rows[:, 0], extra_row[:, 0])
+
+    supply = {
+        "draw": iter([drawn_row] * kinds.count("draw")),
+        "random": iter(extra_row[:, 1:].T),
+        "hindsight": iter(hindsight_rows[:, 1:].T),
+        "other": iter(other_rows.T),
+    }
+    certain = {"draw": drawn_is_hindsight, "hindsight": jnp.ones(batch, bool)}
+    never = jnp.zeros(batch, bool)
+    random_slots = jax.random.randint(random_key, (batch, randoms), 0, capacity)
+    decoy_slots = draw_decoys(decoy_key, capacity, trajectories.goal_slot, decoys)
+    return Batch(
+        trajectories=trajectories,
+        extra_goals=jnp.concatenate([trajectories.goal[:, None], buffer.images[random_slots]], axis=1),
+        goal_row=jnp.stack([next(supply[kind]) for kind in kinds], axis=1),
+        is_hindsight=jnp.stack([certain.get(kind, never) for kind in kinds], axis=1),
+        teacher_row=drawn_row,
+        teacher_is_hindsight=drawn_is_hindsight,
+        decoys=buffer.images[decoy_slots],
+    )
+
+
+def other_final_rows(key: PRNGKey, batch: int, frames: int, count: int) -> jax.Array:
+    """Rows of the final frames of other trajectories of the batch: int [B, count]."""
+    other = (jnp.arange(batch)[:, None] + jax.random.randint(key, (batch, count), 1, batch)) % batch
+    return other * frames + frames - 1
+
+
+def rows(batch: Batch) -> jax.Array:
+    """The table of images that goals index: observations, then extra goals, uint8 [B(T+1) + BE, H, W, 3]."""
+    image = batch.extra_goals.shape[2:]
+    return jnp.concatenate(
+        [batch.trajectories.observations.reshape((-1, *image)), batch.extra_goals.reshape((-1, *image))]
+    )

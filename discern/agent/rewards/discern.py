@@ -1,0 +1,64 @@
+"""The teacher: an embedding in which the achieved frame must be closer to its goal than to decoys (eq. 4, 5)."""
+
+from dataclasses import dataclass
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from discern.agent.networks import fan_in_normal
+from discern.types import Frames, Params, PRNGKey
+
+
+def embed(params: Params, features: jax.Array) -> jax.Array:
+    """ξ: one layer of tanh units, L2-normalised: [..., F] → [..., E]."""
+    units = jnp.tanh(features @ params["kernel"] + params["bias"])
+    return units * jax.lax.rsqrt(jnp.sum(jnp.square(units), axis=-1, keepdims=True) + 1e-12)
+
+
+def similarity(achieved: jax.Array, goal: jax.Array) -> jax.Array:
+    """ℓ_g = ξ(h(s_T))ᵀ ξ(h(g)): [..., E], [..., E] → [...] (eq. 4)."""
+    return jnp.sum(achieved * goal, axis=-1)
+
+
+def goal_log_likelihood(goal: jax.Array, decoys: jax.Array, inverse_temperature: float) -> jax.Array:
+    """log q̂ of the goal among the goal and its decoys, from similarities [] and [K] → [] (eq. 5)."""
+    assert goal.ndim == 0 and decoys.ndim == 1, (goal.shape, decoys.shape)
+    logits = inverse_temperature * jnp.append(decoys, goal)
+    return nn.log_softmax(logits)[-1]
+
+
+@dataclass(frozen=True)
+class DiscernReward:
+    """max(0, ℓ_g), with ξ trained to tell the goal from K decoys."""
+
+    embedding: int
+    inverse_temperature: float
+
+    def init(self, key: PRNGKey, features: int) -> Params:
+        kernel = fan_in_normal(key, (features, self.embedding), jnp.float32)
+        return {"kernel": kernel, "bias": jnp.zeros(self.embedding)}
+
+    def calibrate(self, params: Params, goal_images: jax.Array) -> Params:
+        del goal_images
+        return params
+
+    def reward(self, params: Params, achieved: Frames, goal: Frames) -> jax.Array:
+        return jnp.maximum(0.0, similarity(embed(params, achieved.features), embed(params, goal.features)))
+
+    def loss(
+        self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """−log q̂, averaged; the accuracy that announces learning is the one on intended goals."""
+        here = embed(params, achieved.features)
+        goal_similarity = similarity(here, embed(params, goal.features))
+        decoy_similarity = similarity(here[:, None], embed(params, decoys.features))
+        log_likelihood = jax.vmap(goal_log_likelihood, (0, 0, None))(
+            goal_similarity, decoy_similarity, self.inverse_temperature
+        )
+        right = (goal_similarity > decoy_similarity.max(-1)).astype(jnp.float32)
+        intended = (~is_hindsight).astype(jnp.float32)
+        return -log_likelihood.mean(), {
+            "teacher_accuracy": jnp.sum(right * intended) / jnp.maximum(1.0, intended.sum()),
+            "teacher_loss": -log_likelihood.mean(),
+        }

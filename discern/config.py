@@ -1,0 +1,282 @@
+"""Every setting of a run: frozen dataclasses with literal defaults, the two configurations, the worlds' presets.
+
+The defaults are the paper's values, and where it is silent the ones in docs/paper_map.md. `preset` makes the two
+named configurations from them.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+GoalKind = Literal["draw", "random", "hindsight", "other"]
+ConfigName = Literal["fast", "paper"]
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The imitator's network."""
+
+    torso: Literal["shallow", "residual"] = "shallow"
+    channels: tuple[int, ...] = (16, 32)
+    """Feature maps of each convolution (shallow) or section (residual)."""
+    kernels: tuple[int, ...] = (8, 4)
+    """Kernel sizes of the shallow torso."""
+    strides: tuple[int, ...] = (4, 2)
+    """Strides of the shallow torso."""
+    features: int = 256
+    """Size of h, the torso's output."""
+    lstm: int = 256
+    time_units: int = 64
+    """ReLU units over the periodic clock."""
+    layer_norm: bool = False
+    """Normalise h and the LSTM's output."""
+    bfloat16: bool = False
+    """Run the convolutions in bfloat16."""
+
+
+@dataclass(frozen=True)
+class GoalBufferConfig:
+    """The buffer of past observations that goals and decoys come from (App. A3)."""
+
+    capacity: int = 1024
+    strategy: Literal["uniform", "diverse"] = "uniform"
+    closeness: Literal["mean", "nearest"] = "mean"
+    """What «closer to the rest of the buffer» means to the diverse strategy."""
+    p_replace: float = 1e-3
+    p_add_non_diverse: float = 1e-3
+
+
+@dataclass(frozen=True)
+class RelabelConfig:
+    """Which goals a trajectory is replayed under."""
+
+    goals: tuple[GoalKind, ...] = ("draw",)
+    """draw: the paper's own (the intended goal, or a hindsight frame); random: one from the goal buffer;
+    hindsight: a late frame of the trajectory, reward 1; other: the last frame of another trajectory."""
+    p_hindsight: float = 0.25
+    hindsight_window: int = 3
+    """A hindsight goal is one of this many last frames."""
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """How achieving a goal is rewarded."""
+
+    kind: Literal["discern", "pixels"] = "discern"
+    embedding: int = 32
+    decoys: int = 4
+    inverse_temperature: float = 0.0
+    """β of the teacher's softmax; 0 stands for the paper's K + 1."""
+    pixel_sigma_scale: float = 1.0
+    """σ_pixel in medians of the squared distance between two goals of the buffer."""
+
+
+@dataclass(frozen=True)
+class LearnerConfig:
+    """One gradient step, and how many."""
+
+    batch: int = 32
+    """Trajectories in a batch."""
+    discount: float = 0.99
+    lambda_: float = 0.9
+    optimiser: Literal["rmsprop", "adam"] = "rmsprop"
+    learning_rate: float = 1e-4
+    epsilon: float = 1e-5
+    clip: float = 40.0
+    """Largest global norm of the gradient."""
+    target_interval: int = 0
+    """Updates between two copies to the target network; 0: no target network."""
+    replay_ratio: float = 1.0
+    """How often a collected step is trained on, on average."""
+    updates_per_call: int = 0
+    """Updates scanned in one call to the accelerator; 0: 1 on a CPU, 8 elsewhere."""
+
+
+@dataclass(frozen=True)
+class ActorConfig:
+    """Who collects, and how boldly."""
+
+    environments: int = 256
+    horizon: int = 50
+    """T, the actions a goal is pursued for."""
+    epsilon_base: float = 0.4
+    epsilon_exponent: float = 7.0
+    """Environment i of N explores with ε = base^(1 + exponent · i / (N − 1))."""
+    steps_per_turn: int = 0
+    """Steps an environment makes between two turns of the learner; 0: the horizon inside jit, 1 on the host."""
+    warm_up: int = 0
+    """Random steps between two fillings of the goal buffer before training; 0: the horizon."""
+    host: bool = False
+    """Run a world that could live inside jit through the host loop."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run. A budget of 0 is no limit; `steps` counts agent steps over all environments."""
+
+    env: str = "arena"
+    seed: int = 0
+    steps: int = 0
+    minutes: float = 0.0
+    replay_capacity: int = 10_000
+    """Trajectories kept for replay."""
+    evaluate_every: int = 100_000
+    """Agent steps between two evaluations on held-out goals; 0: only at the end."""
+    evaluation_goals: int = 100
+    evaluation_trials: int = 1
+    log_seconds: float = 5.0
+    checkpoint_seconds: float = 60.0
+    save_replay: bool = False
+    """Keep the replay in checkpoints, so that a resumed run equals an uninterrupted one."""
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    goal_buffer: GoalBufferConfig = field(default_factory=GoalBufferConfig)
+    relabel: RelabelConfig = field(default_factory=RelabelConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    actor: ActorConfig = field(default_factory=ActorConfig)
+
+    def __post_init__(self):
+        problem = _first_problem(self)
+        if problem:
+            raise ValueError(problem)
+
+
+def _first_problem(config: Config) -> str | None:
+    actor, learner, relabel = config.actor, config.learner, config.relabel
+    torso_lengths = {len(config.network.channels), len(config.network.kernels), len(config.network.strides)}
+    checks = {
+        "actor.environments must be at least 1": actor.environments >= 1,
+        "actor.horizon must be at least 2": actor.horizon >= 2,
+        "learner.batch must be at least 2": learner.batch >= 2,
+        "learner.replay_ratio must be above 0": learner.replay_ratio > 0,
+        "learner.lambda_ must lie in [0, 1]": 0 <= learner.lambda_ <= 1,
+        "learner.discount must lie in [0, 1]": 0 <= learner.discount <= 1,
+        "relabel.p_hindsight must lie in [0, 1]": 0 <= relabel.p_hindsight <= 1,
+        "relabel.goals must name at least one kind of goal": len(relabel.goals) >= 1,
+        f"relabel.goals takes {', '.join(get_args(GoalKind))}": set(relabel.goals) <= set(get_args(GoalKind)),
+        "relabel.hindsight_window must lie between 1 and the horizon": (
+            1 <= relabel.hindsight_window <= actor.horizon
+        ),
+        "goal_buffer.capacity must exceed reward.decoys": config.goal_buffer.capacity > config.reward.decoys,
+        "replay_capacity must be at least actor.environments": config.replay_capacity >= actor.environments,
+        "replay_capacity must be at least learner.batch": config.replay_capacity >= learner.batch,
+        "network.channels, kernels and strides must be equally long": (
+            config.network.torso == "residual" or len(torso_lengths) == 1
+        ),
+    }
+    return next((problem for problem, holds in checks.items() if not holds), None)
+
+
+def preset(env: str, name: ConfigName = "fast") -> Config:
+    """The configuration `name` for the world `env`: how to learn, sized for that world."""
+    if name == "paper":
+        return _sized(_paper(), env)
+    return _sized(_fast(), env)
+
+
+def _paper() -> Config:
+    return Config()
+
+
+def _fast() -> Config:
+    return Config(
+        network=NetworkConfig(bfloat16=True),
+        relabel=RelabelConfig(goals=("draw", "random", "hindsight", "other")),
+        learner=LearnerConfig(
+            batch=64, optimiser="adam", learning_rate=3e-4, target_interval=200, replay_ratio=4.0
+        ),
+    )
+
+
+def _sized(config: Config, env: str) -> Config:
+    sizes = WORLDS.get(env, WORLDS.get(env.split("/")[0], {}))
+    return replace(config, {"env": env, **sizes})
+
+
+WORLDS: dict[str, dict[str, Any]] = {
+    "arena": {
+        "minutes": 4.0,
+        "actor.environments": 64,
+        "actor.horizon": 16,
+        "replay_capacity": 4096,
+        "evaluate_every": 50_000,
+        "network.channels": (32,),
+        "network.kernels": (4,),
+        "network.strides": (4,),
+        "network.features": 128,
+        "network.lstm": 64,
+        "network.time_units": 16,
+        "network.bfloat16": False,
+    },
+    "arena/84": {
+        "steps": 3_000_000,
+        "actor.environments": 256,
+        "actor.horizon": 30,
+        "replay_capacity": 20_000,
+        "evaluate_every": 250_000,
+        "network.channels": (32, 64),
+        "learner.batch": 64,
+    },
+    "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
+}
+
+
+def replace(config: Config, changes: dict[str, Any]) -> Config:
+    """The config with dotted fields changed: {"learner.batch": 64}."""
+    nested: dict[str, Any] = {}
+    for path, value in changes.items():
+        room, _, name = path.rpartition(".")
+        if room:
+            nested.setdefault(room, {})[name] = value
+        else:
+            nested[path] = value
+    for room, fields in nested.items():
+        if isinstance(fields, dict):
+            nested[room] = dataclasses.replace(getattr(config, room), **fields)
+    return dataclasses.replace(config, **nested)
+
+
+def to_json(config: Config) -> str:
+    return json.dumps(dataclasses.asdict(config), indent=2) + "\n"
+
+
+def from_json(text: str) -> Config:
+    """The config that `to_json` wrote; a field it does not know is an error that names it."""
+    return _build(Config, json.loads(text), "")
+
+
+def _build(kind: Any, values: Any, path: str) -> Any:
+    if not isinstance(values, dict):
+        raise ValueError(f"{path or 'the config'} should be an object")
+    known = {entry.name: entry for entry in dataclasses.fields(kind)}
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise ValueError(f"unknown field {path}{unknown[0]}")
+    built = {}
+    for name, value in values.items():
+        default = known[name].default_factory
+        if dataclasses.is_dataclass(default):
+            value = _build(default, value, f"{path}{name}.")
+        built[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**built)
+
+
+def differences(ours: Config, theirs: Config) -> list[str]:
+    """The dotted fields in which two configs differ, each with both values."""
+    return [
+        f"{path}: {mine} ≠ {yours}"
+        for (path, mine), (_, yours) in zip(_flat(ours), _flat(theirs), strict=True)
+        if mine != yours
+    ]
+
+
+def _flat(config: Any, path: str = "") -> list[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = []
+    for entry in dataclasses.fields(config):
+        value = getattr(config, entry.name)
+        if dataclasses.is_dataclass(value):
+            pairs += _flat(value, f"{path}{entry.name}.")
+        else:
+            pairs.append((path + entry.name, value))
+    return pairs

@@ -1,0 +1,33 @@
+"""Worlds to act in; `make_env` is the one place that knows them all."""
+
+from collections.abc import Callable
+from typing import TypeGuard
+
+from discern.envs.arena import Arena
+from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep
+from discern.envs.counting import Counting
+from discern.types import UserError
+
+Env = DeviceEnv | HostEnv
+
+WORLDS: dict[str, Callable[[], DeviceEnv]] = {
+    "arena": lambda: Arena(size=24, stride=0.125, radius=0.1, distractors=2, speed=0.05, name="arena"),
+    "arena/84": lambda: Arena(size=84, stride=0.08, radius=0.06, distractors=3, speed=0.04, name="arena/84"),
+    "counting": Counting,
+}
+
+
+def make_env(name: str, n: int = 1, host: bool = False) -> Env:
+    """The world called `name`; `n` matters to worlds that run on the host, `host` puts any world there."""
+    if name not in WORLDS:
+        raise UserError(f"there is no world '{name}'; there are: {', '.join(sorted(WORLDS))}")
+    env = WORLDS[name]()
+    return Hosted(env, n) if host else env
+
+
+def is_host(env: Env) -> TypeGuard[HostEnv]:
+    """Whether the world runs on the host and is stepped with send and recv."""
+    return hasattr(env, "send")
+
+
+__all__ = ["DeviceEnv", "Dimension", "Env", "EnvSpec", "HostEnv", "HostStep", "is_host", "make_env"]

@@ -1,0 +1,83 @@
+"""A dot that obeys, among discs that do not."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from discern.envs.base import Dimension, EnvSpec
+from discern.types import PRNGKey
+
+MOVES = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float32)
+BACKGROUND = np.array([24, 24, 32], np.float32)
+DOT = np.array([255, 220, 60], np.float32)
+DISTRACTORS = np.array(
+    [[230, 80, 90], [80, 130, 240], [90, 200, 120], [200, 110, 220], [90, 210, 220]], np.float32
+)
+
+
+class ArenaState(NamedTuple):
+    dot: jax.Array  # float32 [2], x and y in [0, 1]
+    distractors: jax.Array  # float32 [D, 2]
+    velocities: jax.Array  # float32 [D, 2]
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Five actions move the dot; the distractors bounce; nothing ever ends."""
+
+    size: int = 84
+    stride: float = 0.08
+    radius: float = 0.06
+    distractors: int = 3
+    speed: float = 0.04
+    name: str = "arena"
+
+    @property
+    def spec(self) -> EnvSpec:
+        axes = (Dimension("x", 0.0, 1.0), Dimension("y", 0.0, 1.0))
+        return EnvSpec(self.name, (self.size, self.size, 3), len(MOVES), axes)
+
+    def reset(self, key: PRNGKey) -> ArenaState:
+        dot_key, place_key, way_key = jax.random.split(key, 3)
+        angle = jax.random.uniform(way_key, (self.distractors,), maxval=2 * jnp.pi)
+        return ArenaState(
+            dot=jax.random.uniform(dot_key, (2,)),
+            distractors=jax.random.uniform(place_key, (self.distractors, 2)),
+            velocities=self.speed * jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1),
+        )
+
+    def step(self, state: ArenaState, action: jax.Array, key: PRNGKey) -> tuple[ArenaState, jax.Array]:
+        del key
+        dot = jnp.clip(state.dot + self.stride * jnp.asarray(MOVES)[action], 0.0, 1.0)
+        ahead = state.distractors + state.velocities
+        outside = (ahead < 0.0) | (ahead > 1.0)
+        velocities = jnp.where(outside, -state.velocities, state.velocities)
+        distractors = jnp.clip(jnp.where(outside, state.distractors + velocities, ahead), 0.0, 1.0)
+        return ArenaState(dot, distractors, velocities), jnp.asarray(False)
+
+    def observe(self, state: ArenaState) -> jax.Array:
+        """Discs with soft edges, so that a position between two pixels shows; the dot is drawn last."""
+        centres = jnp.concatenate([state.distractors, state.dot[None]])
+        colours = jnp.concatenate([jnp.asarray(DISTRACTORS[: self.distractors]), jnp.asarray(DOT)[None]])
+        radius = self.radius * self.size
+        positions = radius + centres * (self.size - 2 * radius)
+        pixel = jnp.arange(self.size) + 0.5
+        across = pixel[None, None, :] - positions[:, 0, None, None]
+        down = pixel[None, :, None] - positions[:, 1, None, None]
+        cover = jnp.clip(radius + 0.5 - jnp.sqrt(across**2 + down**2), 0.0, 1.0)[..., None]
+        image = jnp.broadcast_to(jnp.asarray(BACKGROUND), (self.size, self.size, 3))
+        for disc in range(self.distractors + 1):
+            image = image + cover[disc] * (colours[disc] - image)
+        return jnp.round(image).astype(jnp.uint8)
+
+    def measure(self, state: ArenaState) -> jax.Array:
+        return state.dot
+
+    def goal_state(self, key: PRNGKey, index: jax.Array, count: int) -> ArenaState:
+        """Dots on an even grid over the arena, distractors anywhere."""
+        side = int(np.ceil(np.sqrt(count)))
+        cell = jnp.stack([index % side, index // side]).astype(jnp.float32)
+        return self.reset(key)._replace(dot=(cell + 0.5) / side)

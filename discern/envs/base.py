@@ -1,0 +1,160 @@
+"""The two contracts of a world, and what both say about themselves."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from discern.types import PRNGKey
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One scored quantity of a world; a goal is reached when every one is close to the goal's."""
+
+    name: str
+    low: float
+    high: float
+    wraps: bool = False
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What an agent must know of a world before it acts there."""
+
+    name: str
+    image_shape: tuple[int, int, int]
+    actions: int
+    dimensions: tuple[Dimension, ...] = ()
+
+
+class DeviceEnv(Protocol):
+    """A world of pure, unbatched functions that lives inside jit."""
+
+    @property
+    def spec(self) -> EnvSpec: ...
+
+    def reset(self, key: PRNGKey) -> Any:
+        """A first state."""
+
+    def step(self, state: Any, action: jax.Array, key: PRNGKey) -> tuple[Any, jax.Array]:
+        """The next state, and whether it is the last of its episode (bool [])."""
+
+    def observe(self, state: Any) -> jax.Array:
+        """uint8 [H, W, 3]."""
+
+    def measure(self, state: Any) -> jax.Array:
+        """The scored dimensions, float32 [D]."""
+
+    def goal_state(self, key: PRNGKey, index: jax.Array, count: int) -> Any:
+        """State `index` of `count` that cover what the agent should be able to reach."""
+
+
+class HostStep(NamedTuple):
+    """One step of N host environments; after `is_last` comes the first step of a new episode."""
+
+    raw: Any  # numpy arrays with leading axis N, small: poses, screens
+    is_first: np.ndarray  # bool [N]
+    is_last: np.ndarray  # bool [N]
+
+
+class HostEnv(Protocol):
+    """N environments that run on the CPU's threads while the accelerator does something else.
+
+    `observe` and `measure` are pure functions of `raw` and run on the accelerator.
+    """
+
+    @property
+    def spec(self) -> EnvSpec: ...
+
+    @property
+    def size(self) -> int:
+        """N."""
+
+    def reset(self, seed: int) -> HostStep: ...
+
+    def send(self, actions: np.ndarray) -> None:
+        """Starts a step with int32 [N] and returns at once."""
+
+    def recv(self) -> HostStep:
+        """Waits for the step that `send` started."""
+
+    def observe(self, raw: Any) -> jax.Array:
+        """uint8 [N, H, W, 3]."""
+
+    def measure(self, raw: Any) -> jax.Array:
+        """The scored dimensions, float32 [N, D]."""
+
+    def close(self) -> None: ...
+
+
+class Worlds(NamedTuple):
+    """N copies of a DeviceEnv in flight."""
+
+    state: Any
+    is_first: jax.Array  # bool [N]
+    is_last: jax.Array  # bool [N]
+
+
+def reset_worlds(env: DeviceEnv, key: PRNGKey, n: int) -> Worlds:
+    """N fresh copies."""
+    state = jax.vmap(env.reset)(jax.random.split(key, n))
+    return Worlds(state, jnp.ones(n, bool), jnp.zeros(n, bool))
+
+
+def step_worlds(env: DeviceEnv, worlds: Worlds, actions: jax.Array, key: PRNGKey) -> Worlds:
+    """Acts in every copy; one that has ended ignores its action and starts over."""
+    n = worlds.is_last.shape[0]
+    step_key, reset_key = jax.random.split(key)
+    state, is_last = jax.vmap(env.step)(worlds.state, actions, jax.random.split(step_key, n))
+    fresh = jax.vmap(env.reset)(jax.random.split(reset_key, n))
+    over = worlds.is_last
+    state = jax.tree.map(partial(where_rows, over), fresh, state)
+    return Worlds(state, over, is_last & ~over)
+
+
+def where_rows(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
+    """Rows of `new` where the mask [N] holds, of `old` elsewhere: [N, ...]."""
+    return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - 1)), new, old)
+
+
+class Hosted:
+    """A DeviceEnv behind the HostEnv contract: raw is its state."""
+
+    def __init__(self, env: DeviceEnv, n: int):
+        self.spec = env.spec
+        self.size = n
+        self._env = env
+        self._step: Callable = jax.jit(lambda worlds, actions, key: step_worlds(env, worlds, actions, key))
+        self._worlds: Worlds | None = None
+        self._key = jax.random.key(0)
+        self._steps = 0
+
+    def reset(self, seed: int) -> HostStep:
+        reset_key, self._key = jax.random.split(jax.random.key(seed))
+        self._steps = 0
+        self._worlds = reset_worlds(self._env, reset_key, self.size)
+        return self.recv()
+
+    def send(self, actions: np.ndarray) -> None:
+        key = jax.random.fold_in(self._key, self._steps)
+        self._worlds = self._step(self._worlds, jnp.asarray(actions), key)
+        self._steps += 1
+
+    def recv(self) -> HostStep:
+        if self._worlds is None:
+            raise RuntimeError("recv() before reset()")
+        return HostStep(*jax.device_get(self._worlds))
+
+    def observe(self, raw: Any) -> jax.Array:
+        return jax.vmap(self._env.observe)(raw)
+
+    def measure(self, raw: Any) -> jax.Array:
+        return jax.vmap(self._env.measure)(raw)
+
+    def close(self) -> None:
+        self._worlds = None

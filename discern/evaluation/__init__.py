@@ -1,0 +1,1 @@
+"""Does the agent bring about what the goal shows? Fixed goals, attempts, scores, figures."""

@@ -1,0 +1,134 @@
+"""Attempts at goals, and which of them succeed: every scored dimension within 10 % of its range at the end."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from discern.agent.networks import Imitator
+from discern.agent.policy import act, begin_pursuit
+from discern.envs import Env, is_host
+from discern.envs.base import DeviceEnv, Dimension, HostEnv, reset_worlds, step_worlds
+from discern.evaluation.goal_sets import GoalSet
+from discern.types import Params, PRNGKey
+
+TOLERANCE = 0.1
+WORLDS_AT_ONCE = 512
+
+
+class Score(NamedTuple):
+    success: float  # of all attempts, those in which every dimension was reached
+    per_dimension: dict[str, float]
+    by_goal: np.ndarray  # float32 [M], success for each goal
+    final_images: np.ndarray  # uint8 [M, H, W, 3], the first trial's last frame for each goal
+
+
+def reached(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension, ...]) -> np.ndarray:
+    """Whether each dimension is within 10 % of its range of the goal's: [..., D], [..., D] → bool [..., D]."""
+    low = np.array([d.low for d in dimensions])
+    high = np.array([d.high for d in dimensions])
+    wraps = np.array([d.wraps for d in dimensions])
+    span = high - low
+
+    def bounded(values: np.ndarray) -> np.ndarray:
+        return np.where(wraps, values, np.clip(values, low, high))
+
+    distance = np.abs(bounded(measured) - bounded(goal))
+    around = np.abs((distance + span / 2) % span - span / 2)
+    return np.where(wraps, around, distance) <= TOLERANCE * span + 1e-6
+
+
+def evaluate_policy(
+    imitator: Imitator,
+    params: Params,
+    env: Env,
+    goals: GoalSet,
+    trials: int,
+    epsilon: float = 0.0,
+    seed: int = 0,
+) -> Score:
+    """Every goal, `trials` times, each from a fresh start; ε = 1 is the random policy."""
+    return evaluator(imitator, env)(params, goals, trials, epsilon, seed)
+
+
+def evaluator(imitator: Imitator, env: Env) -> Callable[..., Score]:
+    """`evaluate_policy` for one agent and world, compiled once."""
+    if is_host(env):
+        run = partial(_attempt_on_host, imitator, env)
+        at_once = env.size
+    else:
+        run = jax.jit(partial(_attempt_on_device, imitator, env))
+        at_once = WORLDS_AT_ONCE
+
+    def evaluate(params: Params, goals: GoalSet, trials: int, epsilon: float = 0.0, seed: int = 0) -> Score:
+        wanted = np.tile(np.arange(len(goals.images)), trials)
+        size = at_once if is_host(env) else min(at_once, len(wanted))
+        measured, final = [], []
+        for start in range(0, len(wanted), size):
+            # the last group is padded to the compiled size
+            index = wanted[np.arange(start, start + size) % len(wanted)]
+            key = jax.random.fold_in(jax.random.key(seed), start)
+            images, measures = jax.device_get(run(params, jnp.asarray(goals.images[index]), epsilon, key))
+            measured.append(measures)
+            final.append(images)
+        return score(
+            np.concatenate(measured)[: len(wanted)], np.concatenate(final), goals, env.spec.dimensions
+        )
+
+    return evaluate
+
+
+def score(
+    measured: np.ndarray, final: np.ndarray, goals: GoalSet, dimensions: tuple[Dimension, ...]
+) -> Score:
+    """From what trials × M attempts ended in, trial after trial."""
+    count = len(goals.images)
+    hits = reached(measured.reshape((-1, count, len(dimensions))), goals.measures[None], dimensions)
+    whole = hits.all(-1)
+    return Score(
+        success=float(whole.mean()),
+        per_dimension={d.name: float(hits[..., i].mean()) for i, d in enumerate(dimensions)},
+        by_goal=whole.mean(0).astype(np.float32),
+        final_images=final[:count],
+    )
+
+
+def _attempt_on_device(
+    imitator: Imitator, env: DeviceEnv, params: Params, goals: jax.Array, epsilon: float, key: PRNGKey
+) -> tuple[jax.Array, jax.Array]:
+    """One attempt at each of M goals from fresh starts → final images [M, H, W, 3], measures [M, D]."""
+    count = goals.shape[0]
+    reset_key, act_key = jax.random.split(key)
+    worlds = reset_worlds(env, reset_key, count)
+    pursuit = begin_pursuit(imitator.features(params, goals), imitator.config.lstm)
+
+    def one(carry, key: PRNGKey):
+        worlds, pursuit = carry
+        choose_key, step_key = jax.random.split(key)
+        images = jax.vmap(env.observe)(worlds.state)
+        pursuit, actions, _ = act(imitator, params, pursuit, images, jnp.full(count, epsilon), choose_key)
+        return (step_worlds(env, worlds, actions, step_key), pursuit), None
+
+    (worlds, _), _ = jax.lax.scan(one, (worlds, pursuit), jax.random.split(act_key, imitator.core.horizon))
+    return jax.vmap(env.observe)(worlds.state), jax.vmap(env.measure)(worlds.state)
+
+
+def _attempt_on_host(
+    imitator: Imitator, env: HostEnv, params: Params, goals: jax.Array, epsilon: float, key: PRNGKey
+) -> tuple[jax.Array, jax.Array]:
+    """The same beside host environments; M must be their number."""
+    step = env.reset(int(jax.random.randint(key, (), 0, 2**31 - 1)))
+    pursuit = begin_pursuit(imitator.features(params, goals), imitator.config.lstm)
+    decide = jax.jit(
+        lambda pursuit, raw, key: act(
+            imitator, params, pursuit, env.observe(raw), jnp.full(env.size, epsilon), key
+        )
+    )
+    for t in range(imitator.core.horizon):
+        pursuit, actions, _ = decide(pursuit, step.raw, jax.random.fold_in(key, t))
+        env.send(np.asarray(actions))
+        step = env.recv()
+    return env.observe(step.raw), env.measure(step.raw)

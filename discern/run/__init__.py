@@ -1,0 +1,1 @@
+"""What owns threads, files and devices."""

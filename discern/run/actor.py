@@ -1,0 +1,262 @@
+"""Collecting trajectories: one decision rule, and two ways to run it, inside jit and beside host environments."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from discern.agent.goals import GoalBuffer, propose
+from discern.agent.networks import Imitator
+from discern.agent.policy import Pursuit, act, begin_pursuit
+from discern.config import ActorConfig, Config
+from discern.envs.base import DeviceEnv, HostEnv, HostStep, Worlds, reset_worlds, step_worlds, where_rows
+from discern.run.replay import Replay, begin, commit, write_action, write_observation
+from discern.types import Params, PRNGKey
+
+
+class ActorState(NamedTuple):
+    """What N environments are in the middle of."""
+
+    pursuit: Pursuit  # its clock is the index of the coming observation in its trajectory
+    slot: jax.Array  # int32 [N], the replay slot being filled
+    goal_slot: jax.Array  # int32 [N]
+    whole: jax.Array  # int32 [], trajectories finished so far
+    dropped: jax.Array  # int32 [], partial trajectories lost to the end of an episode
+
+
+class Memory(NamedTuple):
+    """What actors write and the learner reads."""
+
+    replay: Replay
+    goals: GoalBuffer
+
+
+def initial_actor(imitator: Imitator, slot: jax.Array) -> ActorState:
+    """Actors that will fill the given replay slots [N]; their first observation must say is_first."""
+    n = slot.shape[0]
+    return ActorState(
+        pursuit=begin_pursuit(jnp.zeros((n, imitator.config.features)), imitator.config.lstm),
+        slot=slot,
+        goal_slot=jnp.zeros(n, jnp.int32),
+        whole=jnp.zeros((), jnp.int32),
+        dropped=jnp.zeros((), jnp.int32),
+    )
+
+
+def exploration(config: ActorConfig) -> jax.Array:
+    """ε_i = base^(1 + exponent · i / (N − 1)), one for each environment (App. A1): [N]."""
+    position = jnp.linspace(0.0, 1.0, config.environments)
+    return config.epsilon_base ** (1.0 + config.epsilon_exponent * position)
+
+
+class Decider:
+    """From an observation of N environments to N actions, everything recorded on the way."""
+
+    def __init__(self, config: Config, imitator: Imitator):
+        self.imitator = imitator
+        self.horizon = config.actor.horizon
+        self.goal_buffer = config.goal_buffer
+
+    def decide(
+        self,
+        params: Params,
+        actor: ActorState,
+        memory: Memory,
+        images: jax.Array,
+        is_first: jax.Array,
+        epsilon: jax.Array,
+        key: PRNGKey,
+    ) -> tuple[ActorState, Memory, jax.Array]:
+        """Images [N, H, W, 3], is_first [N], ε [N] → actions [N].
+
+        The observation after the T-th action closes a trajectory and opens the next: worlds are not reset
+        between goals. One that says is_first opens a trajectory too, and what came before it is dropped.
+        """
+        goal_key, propose_key, explore_key = jax.random.split(key, 3)
+        clock = actor.pursuit.clock
+        replay = write_observation(memory.replay, actor.slot, clock, images)
+        whole = (clock == self.horizon) & ~is_first
+        dropped = is_first & (clock > 1)  # at 1 the trajectory began on an episode's last observation
+        replay, slot = commit(replay, actor.slot, whole)
+
+        starts = whole | is_first
+        fresh = jax.random.randint(goal_key, starts.shape, 0, memory.goals.images.shape[0])
+        goal_slot = jnp.where(starts, fresh, actor.goal_slot)
+        goal = memory.goals.images[goal_slot]
+        replay = begin(replay, slot, starts, images, goal, goal_slot)
+        pursuit = self._new_pursuits(params, actor.pursuit, starts, goal)
+
+        clock = pursuit.clock
+        pursuit, actions, _ = act(self.imitator, params, pursuit, images, epsilon, explore_key)
+        replay = write_action(replay, slot, clock, actions)
+        goals = propose(memory.goals, images, propose_key, self.goal_buffer)
+        actor = ActorState(
+            pursuit=pursuit,
+            slot=slot,
+            goal_slot=goal_slot,
+            whole=actor.whole + whole.sum(dtype=jnp.int32),
+            dropped=actor.dropped + dropped.sum(dtype=jnp.int32),
+        )
+        return actor, Memory(replay, goals), actions
+
+    def _new_pursuits(self, params: Params, pursuit: Pursuit, starts: jax.Array, goal: jax.Array) -> Pursuit:
+        """A fresh pursuit where `starts`; goals go through the network only when there is a new one."""
+
+        def renew() -> Pursuit:
+            fresh = begin_pursuit(self.imitator.features(params, goal), self.imitator.config.lstm)
+            return jax.tree.map(partial(where_rows, starts), fresh, pursuit)
+
+        return jax.lax.cond(starts.any(), renew, lambda: pursuit)
+
+
+class DeviceCollector:
+    """Acts fully inside jit; its state holds the worlds too, so a checkpoint can hold it."""
+
+    def __init__(self, config: Config, env: DeviceEnv, imitator: Imitator):
+        self.config = config.actor
+        self.env = env
+        self.imitator = imitator
+        self.decider = Decider(config, imitator)
+        self.goals = config.goal_buffer.capacity
+        self.length = self.config.steps_per_turn or self.config.horizon
+        self.steps_per_turn = self.length * self.config.environments
+        self.turn: Callable = jax.jit(self._turn, donate_argnums=(1, 2))
+
+    def start(self, key: PRNGKey, first_slot: int) -> tuple[tuple[Worlds, ActorState], GoalBuffer, int]:
+        """Fresh worlds after random play, the goal buffer it filled, and the agent steps it took."""
+        n, rounds, length = _warm_up_plan(self.config, self.goals)
+        reset_key, play_key = jax.random.split(key)
+        worlds = reset_worlds(self.env, reset_key, n)
+
+        @jax.jit
+        def play(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, jax.Array]:
+            def one(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, None]:
+                act_key, step_key = jax.random.split(key)
+                actions = jax.random.randint(act_key, (n,), 0, self.env.spec.actions)
+                return step_worlds(self.env, worlds, actions, step_key), None
+
+            worlds, _ = jax.lax.scan(one, worlds, jax.random.split(key, length))
+            return worlds, jax.vmap(self.env.observe)(worlds.state)
+
+        seen = []
+        for key in jax.random.split(play_key, rounds):
+            worlds, images = play(worlds, key)
+            seen.append(images)
+        worlds = worlds._replace(is_first=jnp.ones(n, bool))
+        actor = initial_actor(self.imitator, first_slot + jnp.arange(n, dtype=jnp.int32))
+        return (worlds, actor), GoalBuffer(jnp.concatenate(seen)[: self.goals]), n * rounds * length
+
+    def _turn(
+        self, params: Params, state: tuple[Worlds, ActorState], memory: Memory, key: PRNGKey
+    ) -> tuple[tuple[Worlds, ActorState], Memory]:
+        epsilon = exploration(self.config)
+
+        def one(carry, key: PRNGKey):
+            worlds, actor, memory = carry
+            decide_key, step_key = jax.random.split(key)
+            images = jax.vmap(self.env.observe)(worlds.state)
+            actor, memory, actions = self.decider.decide(
+                params, actor, memory, images, worlds.is_first, epsilon, decide_key
+            )
+            return (step_worlds(self.env, worlds, actions, step_key), actor, memory), None
+
+        carry, _ = jax.lax.scan(one, (*state, memory), jax.random.split(key, self.length))
+        worlds, actor, memory = carry
+        return (worlds, actor), memory
+
+    def counts(self, state: tuple[Worlds, ActorState]) -> dict[str, int]:
+        return _counts([state[1]])
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class HostCollector:
+    """Acts in groups of host environments by turns: while one group's step is decided the others are stepping.
+
+    What the learner was given to do after a turn also runs meanwhile, so an action is chosen by parameters at
+    most one turn of updates behind the newest.
+    """
+
+    def __init__(self, config: Config, groups: list[HostEnv], imitator: Imitator):
+        self.config = config.actor
+        self.seed = config.seed
+        self.groups = groups
+        self.imitator = imitator
+        self.goals = config.goal_buffer.capacity
+        self.length = self.config.steps_per_turn or 1
+        self.steps_per_turn = self.length * self.config.environments
+        sizes = [group.size for group in groups]
+        self.epsilons = jnp.split(exploration(self.config), np.cumsum(sizes)[:-1].tolist())
+        self.waiting: list[HostStep] = []
+        observe, decider = groups[0].observe, Decider(config, imitator)
+
+        @partial(jax.jit, donate_argnums=(1, 2))
+        def decide(params, actor, memory, raw, is_first, epsilon, key):
+            return decider.decide(params, actor, memory, observe(raw), is_first, epsilon, key)
+
+        self.decide: Callable = decide
+        self.observe: Callable = jax.jit(observe)
+
+    def start(self, key: PRNGKey, first_slot: int) -> tuple[list[ActorState], GoalBuffer, int]:
+        """Fresh environments after random play, the goal buffer it filled, and the agent steps it took."""
+        n, rounds, length = _warm_up_plan(self.config, self.goals)
+        del key  # host environments are seeded by number
+        chance = np.random.default_rng(self.seed)
+        steps = [group.reset(self.seed + 1000 * i) for i, group in enumerate(self.groups)]
+        seen = []
+        for _ in range(rounds):
+            for _ in range(length):
+                for group in self.groups:
+                    group.send(chance.integers(0, group.spec.actions, group.size, dtype=np.int32))
+                steps = [group.recv() for group in self.groups]
+            seen += [self.observe(step.raw) for step in steps]
+        self.waiting = [step._replace(is_first=np.ones_like(step.is_first)) for step in steps]
+        slots = first_slot + np.arange(n, dtype=np.int32)
+        actors = []
+        for group in self.groups:
+            actors.append(initial_actor(self.imitator, jnp.asarray(slots[: group.size])))
+            slots = slots[group.size :]
+        return actors, GoalBuffer(jnp.concatenate(seen)[: self.goals]), n * rounds * length
+
+    def turn(
+        self, params: Params, state: list[ActorState], memory: Memory, key: PRNGKey
+    ) -> tuple[list[ActorState], Memory]:
+        """Every environment makes `length` steps."""
+        state = list(state)
+        for t in range(self.length):
+            for i, group in enumerate(self.groups):
+                step = self.waiting.pop(0) if self.waiting else group.recv()
+                step_key = jax.random.fold_in(key, t * len(self.groups) + i)
+                state[i], memory, actions = self.decide(
+                    params, state[i], memory, step.raw, step.is_first, self.epsilons[i], step_key
+                )
+                group.send(np.asarray(actions))
+        return state, memory
+
+    def counts(self, state: list[ActorState]) -> dict[str, int]:
+        return _counts(state)
+
+    def close(self) -> None:
+        for group in self.groups:
+            group.close()
+
+
+def _counts(actors: list[ActorState]) -> dict[str, int]:
+    """Trajectories finished, and partial ones dropped."""
+    return {
+        "trajectories": sum(int(actor.whole) for actor in actors),
+        "dropped": sum(int(actor.dropped) for actor in actors),
+    }
+
+
+def _warm_up_plan(config: ActorConfig, goals: int) -> tuple[int, int, int]:
+    """Environments, rounds and random steps a round: N observations enter the goal buffer after each round."""
+    return config.environments, -(-goals // config.environments), config.warm_up or config.horizon
+
+
+Collector = DeviceCollector | HostCollector
+Collecting = Any  # a collector's state: (Worlds, ActorState), or one ActorState for each group

@@ -1,0 +1,83 @@
+"""All that a run is at one moment, and which part of it a checkpoint keeps."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from discern.agent.learner import policy_part
+from discern.run.actor import Collecting, Memory
+from discern.run.checkpoint import fill, latest_checkpoint, load_checkpoint, save_checkpoint
+from discern.run.folder import RunFolder
+from discern.types import LearnerState, UserError
+
+
+class TrainState(NamedTuple):
+    """Arrays of the run and its counters; every random choice follows from the seed and `turn`."""
+
+    learner: LearnerState
+    collecting: Collecting
+    memory: Memory
+    turn: int = 0
+    steps: int = 0
+    updates_owed: float = 0.0
+    learning: bool = False
+    seconds: float = 0.0
+    random_success: float = -1.0  # of the random policy; −1: not measured yet
+
+
+COUNTERS = ("turn", "steps", "updates_owed", "learning", "seconds", "random_success")
+
+
+def save_state(folder: RunFolder, state: TrainState, with_replay: bool) -> Path:
+    """Saves everything, or without replay a small checkpoint: the optimiser in bfloat16, no target network.
+
+    Refuses to save parameters that are no longer finite, so that the last good checkpoint stays the newest.
+    """
+    if not all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(state.learner.params)):
+        raise UserError(
+            f"training diverged before step {state.steps:,}: parameters are no longer finite; "
+            f"the last good checkpoint is in {folder.checkpoints}; try a smaller --learner.learning-rate"
+        )
+    tree: dict[str, Any] = {"goals": state.memory.goals}
+    if with_replay:
+        tree |= {"learner": state.learner, "replay": state.memory.replay, "collecting": state.collecting}
+    else:
+        tree["learner"] = state.learner._replace(
+            target_params=None, optimiser=jax.tree.map(_halve, state.learner.optimiser)
+        )
+    counters = {name: getattr(state, name) for name in COUNTERS}
+    return save_checkpoint(
+        folder.checkpoints, state.steps, tree, {"counters": counters, "replay": with_replay}
+    )
+
+
+def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
+    """The newest checkpoint's state; what it does not hold comes from the fresh one."""
+    path = latest_checkpoint(folder.checkpoints)
+    arrays, about = load_checkpoint(path)
+    counters = about["counters"]
+    goals = fill(fresh.memory.goals, arrays, "goals.", path)
+    if about["replay"]:
+        learner = fill(fresh.learner, arrays, "learner.", path)
+        replay = fill(fresh.memory.replay, arrays, "replay.", path)
+        collecting = fill(fresh.collecting, arrays, "collecting.", path)
+        return TrainState(learner, collecting, Memory(replay, goals), **counters)
+    learner = fill(fresh.learner._replace(target_params=None), arrays, "learner.", path)
+    if fresh.learner.target_params is not None:
+        learner = learner._replace(target_params=jax.tree.map(jnp.copy, policy_part(learner.params)))
+    memory = Memory(fresh.memory.replay, goals)
+    return TrainState(learner, fresh.collecting, memory, **{**counters, "learning": False})
+
+
+def load_params(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, Path]:
+    """The newest checkpoint's parameters and goal images, and where they were."""
+    path = latest_checkpoint(folder.checkpoints)
+    arrays, _ = load_checkpoint(path)
+    return fill(template, arrays, "learner.params.", path), arrays["goals.images"], path
+
+
+def _halve(leaf: jax.Array) -> jax.Array:
+    return leaf.astype(jnp.bfloat16) if leaf.dtype == jnp.float32 else leaf

@@ -1,0 +1,72 @@
+"""The arrays that travel between the rooms: shapes and dtypes, written once.
+
+Axes: B trajectories, T steps, G goals for one trajectory, K decoys, N environments, F features, A actions;
+an image is uint8 [H, W, 3].
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+
+Params = Any
+PRNGKey = jax.Array
+
+
+class Trajectories(NamedTuple):
+    """Whole trajectories: T actions and the T + 1 observations around them, under one intended goal."""
+
+    observations: jax.Array  # uint8 [B, T+1, H, W, 3]
+    actions: jax.Array  # int32 [B, T]
+    goal: jax.Array  # uint8 [B, H, W, 3]
+    goal_slot: jax.Array  # int32 [B], where in the goal buffer the goal stood
+
+
+class Batch(NamedTuple):
+    """Trajectories with the goals they are replayed under.
+
+    A goal is a row of the table `rows(batch)`: first all observations, trajectory by trajectory, then
+    `extra_goals`. So a goal that is itself a frame of the batch costs no second pass through the network.
+    """
+
+    trajectories: Trajectories
+    extra_goals: jax.Array  # uint8 [B, E, H, W, 3]
+    goal_row: jax.Array  # int32 [B, G], the goals of the policy's update
+    is_hindsight: jax.Array  # bool [B, G]
+    teacher_row: jax.Array  # int32 [B], the goal of the teacher's update
+    teacher_is_hindsight: jax.Array  # bool [B]
+    decoys: jax.Array  # uint8 [B, K, H, W, 3]
+
+
+class Frames(NamedTuple):
+    """Images in the two forms a reward may look at."""
+
+    features: jax.Array  # float32 [..., F], h of the image, detached from the policy's gradient
+    pixels: jax.Array  # uint8 [..., H, W, 3]
+
+
+class LearnerState(NamedTuple):
+    """Everything gradient steps change."""
+
+    params: Params
+    target_params: Params  # None where no target network is used
+    optimiser: Any
+    updates: jax.Array  # int32 []
+
+
+class LstmState(NamedTuple):
+    """The recurrent state; zero at each new goal."""
+
+    cell: jax.Array  # float32 [..., U]
+    hidden: jax.Array  # float32 [..., U]
+
+
+class UserError(Exception):
+    """Something the user can mend; its text is one sentence, shown without a traceback."""
+
+
+class Stopped(Exception):
+    """A run was asked to stop, and has saved; `signal` is who asked."""
+
+    def __init__(self, message: str, signal: int):
+        super().__init__(message)
+        self.signal = signal
