@@ -1,1 +1,10 @@
-__version__ = "0"
+"""Learn to bring about any goal image, with no reward and no demonstration: DISCERN in JAX."""
+
+from discern.config import Config, preset
+from discern.envs import make_env
+from discern.run.report import evaluate
+from discern.run.train import resume, train
+from discern.run.trained import Agent, load
+from discern.types import UserError
+
+__all__ = ["Agent", "Config", "UserError", "evaluate", "load", "make_env", "preset", "resume", "train"]

@@ -7,7 +7,9 @@ named configurations from them.
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+import tyro
 
 GoalKind = Literal["draw", "random", "hindsight", "other"]
 ConfigName = Literal["fast", "paper"]
@@ -87,6 +89,8 @@ class LearnerConfig:
     """Largest global norm of the gradient."""
     target_interval: int = 0
     """Updates between two copies to the target network; 0: no target network."""
+    average_decay: float = 0.0
+    """The agent that is evaluated is a running average of the parameters with this decay; 0: the newest ones."""
     replay_ratio: float = 1.0
     """How often a collected step is trained on, on average."""
     updates_per_call: int = 0
@@ -115,7 +119,8 @@ class ActorConfig:
 class Config:
     """A whole run. A budget of 0 is no limit; `steps` counts agent steps over all environments."""
 
-    env: str = "arena"
+    env: Annotated[str, tyro.conf.Positional] = "arena"
+    """The world: arena, arena/84, …"""
     seed: int = 0
     steps: int = 0
     minutes: float = 0.0
@@ -152,12 +157,11 @@ def _first_problem(config: Config) -> str | None:
         "learner.replay_ratio must be above 0": learner.replay_ratio > 0,
         "learner.lambda_ must lie in [0, 1]": 0 <= learner.lambda_ <= 1,
         "learner.discount must lie in [0, 1]": 0 <= learner.discount <= 1,
+        "learner.average_decay must lie in [0, 1)": 0 <= learner.average_decay < 1,
         "relabel.p_hindsight must lie in [0, 1]": 0 <= relabel.p_hindsight <= 1,
         "relabel.goals must name at least one kind of goal": len(relabel.goals) >= 1,
         f"relabel.goals takes {', '.join(get_args(GoalKind))}": set(relabel.goals) <= set(get_args(GoalKind)),
-        "relabel.hindsight_window must lie between 1 and the horizon": (
-            1 <= relabel.hindsight_window <= actor.horizon
-        ),
+        "relabel.hindsight_window must lie between 1 and the horizon": (1 <= relabel.hindsight_window <= actor.horizon),
         "goal_buffer.capacity must exceed reward.decoys": config.goal_buffer.capacity > config.reward.decoys,
         "replay_capacity must be at least actor.environments": config.replay_capacity >= actor.environments,
         "replay_capacity must be at least learner.batch": config.replay_capacity >= learner.batch,
@@ -181,11 +185,9 @@ def _paper() -> Config:
 
 def _fast() -> Config:
     return Config(
-        network=NetworkConfig(bfloat16=True),
+        network=NetworkConfig(layer_norm=True, bfloat16=True),
         relabel=RelabelConfig(goals=("draw", "random", "hindsight", "other")),
-        learner=LearnerConfig(
-            batch=64, optimiser="adam", learning_rate=3e-4, target_interval=200, replay_ratio=4.0
-        ),
+        learner=LearnerConfig(batch=64, optimiser="adam", learning_rate=1e-3, average_decay=0.99, replay_ratio=4.0),
     )
 
 
@@ -198,14 +200,14 @@ WORLDS: dict[str, dict[str, Any]] = {
     "arena": {
         "minutes": 4.0,
         "actor.environments": 64,
-        "actor.horizon": 16,
+        "actor.horizon": 20,
         "replay_capacity": 4096,
         "evaluate_every": 50_000,
         "network.channels": (32,),
         "network.kernels": (4,),
         "network.strides": (4,),
         "network.features": 128,
-        "network.lstm": 64,
+        "network.lstm": 128,
         "network.time_units": 16,
         "network.bfloat16": False,
     },

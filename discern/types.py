@@ -49,8 +49,14 @@ class LearnerState(NamedTuple):
 
     params: Params
     target_params: Params  # None where no target network is used
+    average: Params  # running average of params, the agent that is evaluated; None: params are
     optimiser: Any
     updates: jax.Array  # int32 []
+
+    @property
+    def agent(self) -> Params:
+        """The parameters to evaluate and to ship."""
+        return self.params if self.average is None else self.average
 
 
 class LstmState(NamedTuple):
@@ -64,7 +70,7 @@ class UserError(Exception):
     """Something the user can mend; its text is one sentence, shown without a traceback."""
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """A run was asked to stop, and has saved; `signal` is who asked."""
 
     def __init__(self, message: str, signal: int):

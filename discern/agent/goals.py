@@ -13,9 +13,7 @@ class GoalBuffer(NamedTuple):
     images: jax.Array  # uint8 [C, H, W, 3]
 
 
-def propose(
-    buffer: GoalBuffer, observations: jax.Array, key: PRNGKey, config: GoalBufferConfig
-) -> GoalBuffer:
+def propose(buffer: GoalBuffer, observations: jax.Array, key: PRNGKey, config: GoalBufferConfig) -> GoalBuffer:
     """Considers each of N observations [N, H, W, 3] with probability p_replace, one after the other."""
     n = observations.shape[0]
     consider_key, substitute_key = jax.random.split(key)
@@ -23,16 +21,12 @@ def propose(
     considered_first = jnp.argsort(~considered, stable=True)
 
     def consider(i: jax.Array, buffer: GoalBuffer) -> GoalBuffer:
-        return substitute(
-            buffer, observations[considered_first[i]], jax.random.fold_in(substitute_key, i), config
-        )
+        return substitute(buffer, observations[considered_first[i]], jax.random.fold_in(substitute_key, i), config)
 
     return jax.lax.fori_loop(0, considered.sum(), consider, buffer)
 
 
-def substitute(
-    buffer: GoalBuffer, observation: jax.Array, key: PRNGKey, config: GoalBufferConfig
-) -> GoalBuffer:
+def substitute(buffer: GoalBuffer, observation: jax.Array, key: PRNGKey, config: GoalBufferConfig) -> GoalBuffer:
     """Puts the observation in the place of a random entry; the diverse strategy may keep the entry instead."""
     slot_key, anyway_key = jax.random.split(key)
     slot = jax.random.randint(slot_key, (), 0, buffer.images.shape[0])
@@ -46,9 +40,7 @@ def substitute(
     return GoalBuffer(buffer.images.at[slot].set(jnp.where(accept, observation, candidate)))
 
 
-def distance_to_rest(
-    buffer: GoalBuffer, image: jax.Array, left_out: jax.Array, config: GoalBufferConfig
-) -> jax.Array:
+def distance_to_rest(buffer: GoalBuffer, image: jax.Array, left_out: jax.Array, config: GoalBufferConfig) -> jax.Array:
     """Pixel-space L2 distance from an image to the entries other than `left_out`: their mean, or the least."""
     difference = (buffer.images.astype(jnp.float32) - image.astype(jnp.float32)) / 255
     distances = jnp.sqrt(jnp.sum(jnp.square(difference), axis=(1, 2, 3)))

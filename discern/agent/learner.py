@@ -29,7 +29,8 @@ class Learner:
         reward = self.reward.init(reward_key, self.imitator.config.features)
         params["reward"] = self.reward.calibrate(reward, goal_images)
         target = jax.tree.map(jnp.copy, policy_part(params)) if self.config.target_interval else None
-        return LearnerState(params, target, self.optimiser.init(params), jnp.zeros((), jnp.int32))
+        average = jax.tree.map(jnp.copy, params) if self.config.average_decay else None
+        return LearnerState(params, target, average, self.optimiser.init(params), jnp.zeros((), jnp.int32))
 
     def update(self, state: LearnerState, batch: Batch) -> tuple[LearnerState, dict[str, jax.Array]]:
         """A new state after one gradient step on a relabelled batch."""
@@ -41,12 +42,13 @@ class Learner:
         if target is not None:
             copy_now = updates % self.config.target_interval == 0
             target = jax.tree.map(lambda new, old: jnp.where(copy_now, new, old), policy_part(params), target)
+        average = state.average
+        if average is not None:
+            average = optax.incremental_update(params, average, 1.0 - self.config.average_decay)
         metrics["gradient_norm"] = optax.global_norm(gradient)
-        return LearnerState(params, target, optimiser, updates), metrics
+        return LearnerState(params, target, average, optimiser, updates), metrics
 
-    def loss(
-        self, params: Params, target_params: Params, batch: Batch
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss(self, params: Params, target_params: Params, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The TD loss of every goal of every trajectory, averaged over both, plus the reward's own loss."""
         images = rows(batch)
         features = self.imitator.features(params, images)
@@ -72,9 +74,7 @@ class Learner:
         observations = features[: count * (length + 1)].reshape((count, length + 1, -1))
         return self.imitator.unroll(params, observations[:, :-1], features[batch.goal_row], actions)
 
-    def policy_loss(
-        self, q_values: jax.Array, bootstrap: jax.Array, rewards: jax.Array, batch: Batch
-    ) -> jax.Array:
+    def policy_loss(self, q_values: jax.Array, bootstrap: jax.Array, rewards: jax.Array, batch: Batch) -> jax.Array:
         """½ Σ_t δ_t², averaged over trajectories and goals: [B, G, T, A] twice and [B, G] → []."""
         returns = jax.vmap(jax.vmap(goal_returns, (0, 0, None, None)), (0, 0, None, None))(
             rewards, bootstrap.max(-1), self.config.discount, self.config.lambda_

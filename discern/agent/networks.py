@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from discern.config import NetworkConfig
 from discern.types import LstmState, Params, PRNGKey
 
+TRUNCATED_SPREAD = 0.87962566  # standard deviation of a unit normal cut off at two
 fan_in_normal = nn.initializers.variance_scaling(1.0, "fan_in", "truncated_normal")
 
 
@@ -25,9 +26,7 @@ class Torso(nn.Module):
         x = images.reshape((-1, *images.shape[-3:])).astype(dtype) / 255
         convolve = self._shallow if self.config.torso == "shallow" else self._residual
         x = convolve(x, dtype)
-        x = nn.Dense(self.config.features, dtype=dtype, kernel_init=fan_in_normal)(
-            x.reshape((x.shape[0], -1))
-        )
+        x = nn.Dense(self.config.features, dtype=dtype, kernel_init=fan_in_normal)(x.reshape((x.shape[0], -1)))
         x = x.astype(jnp.float32)
         if self.config.layer_norm:
             x = nn.LayerNorm()(x)
@@ -58,7 +57,7 @@ class Torso(nn.Module):
 
 
 def patches(images: jax.Array, size: int) -> jax.Array:
-    """Tiles of size × size pixels, each flattened; what does not fill a tile is cut: [B, H, W, C] → [B, h, w, s·s·C]."""
+    """Tiles of s × s pixels, flattened; what does not fill a tile is cut: [B, H, W, C] → [B, h, w, s·s·C]."""
     batch, height, width, channels = images.shape
     h, w = height // size, width // size
     tiles = images[:, : h * size, : w * size].reshape((batch, h, size, w, size, channels))
@@ -79,7 +78,7 @@ class Core(nn.Module):
     def setup(self):
         c = self.config
         inputs = 2 * c.features + c.time_units + self.actions + c.lstm
-        as_one = nn.initializers.truncated_normal(inputs**-0.5)
+        as_one = nn.initializers.truncated_normal(inputs**-0.5 / TRUNCATED_SPREAD)
 
         def share(bias: bool = False) -> nn.Dense:
             return nn.Dense(4 * c.lstm, use_bias=bias, kernel_init=as_one)
@@ -166,9 +165,7 @@ class Imitator:
         torso_key, core_key = jax.random.split(key)
         torso = self.torso.init(torso_key, jnp.zeros((1, *self.image_shape), jnp.uint8))["params"]
         features = jnp.zeros((1, 2, self.config.features))
-        core = self.core.init(core_key, features, features, jnp.zeros((1, 2), jnp.int32), method="unroll")[
-            "params"
-        ]
+        core = self.core.init(core_key, features, features, jnp.zeros((1, 2), jnp.int32), method="unroll")["params"]
         return {"torso": torso, "core": core}
 
     def features(self, params: Params, images: jax.Array) -> jax.Array:

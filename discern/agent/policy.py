@@ -21,9 +21,7 @@ class Pursuit(NamedTuple):
 def begin_pursuit(goal_features: jax.Array, units: int) -> Pursuit:
     """A pursuit of the goals with these features [N, F] that has not acted yet."""
     n = goal_features.shape[0]
-    return Pursuit(
-        goal_features, initial_lstm((n,), units), jnp.zeros(n, jnp.int32), jnp.full(n, -1, jnp.int32)
-    )
+    return Pursuit(goal_features, initial_lstm((n,), units), jnp.zeros(n, jnp.int32), jnp.full(n, -1, jnp.int32))
 
 
 def act(

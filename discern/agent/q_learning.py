@@ -4,9 +4,7 @@ import jax
 import jax.numpy as jnp
 
 
-def peng_q_lambda(
-    rewards: jax.Array, discounts: jax.Array, next_values: jax.Array, lambda_: float
-) -> jax.Array:
+def peng_q_lambda(rewards: jax.Array, discounts: jax.Array, next_values: jax.Array, lambda_: float) -> jax.Array:
     """G_t = r_{t+1} + γ_{t+1} [(1 − λ) max_a Q(s_{t+1}, a) + λ G_{t+1}]; all float32 [T] → [T] (sec. 4).
 
     After the last step G is taken to be the last of `next_values`.

@@ -8,9 +8,7 @@ from discern.config import RelabelConfig
 from discern.types import Batch, PRNGKey, Trajectories
 
 
-def relabel(
-    key: PRNGKey, trajectories: Trajectories, buffer: GoalBuffer, config: RelabelConfig, decoys: int
-) -> Batch:
+def relabel(key: PRNGKey, trajectories: Trajectories, buffer: GoalBuffer, config: RelabelConfig, decoys: int) -> Batch:
     """Draws the goals of the policy's and of the teacher's update, afresh at each replay.
 
     The teacher always learns from the paper's draw: the intended goal, or with probability p_hindsight one of

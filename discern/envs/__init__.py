@@ -11,7 +11,7 @@ from discern.types import UserError
 Env = DeviceEnv | HostEnv
 
 WORLDS: dict[str, Callable[[], DeviceEnv]] = {
-    "arena": lambda: Arena(size=24, stride=0.125, radius=0.1, distractors=2, speed=0.05, name="arena"),
+    "arena": lambda: Arena(size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, name="arena"),
     "arena/84": lambda: Arena(size=84, stride=0.08, radius=0.06, distractors=3, speed=0.04, name="arena/84"),
     "counting": Counting,
 }

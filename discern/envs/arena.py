@@ -13,9 +13,7 @@ from discern.types import PRNGKey
 MOVES = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float32)
 BACKGROUND = np.array([24, 24, 32], np.float32)
 DOT = np.array([255, 220, 60], np.float32)
-DISTRACTORS = np.array(
-    [[230, 80, 90], [80, 130, 240], [90, 200, 120], [200, 110, 220], [90, 210, 220]], np.float32
-)
+DISTRACTORS = np.array([[230, 80, 90], [80, 130, 240], [90, 200, 120], [200, 110, 220], [90, 210, 220]], np.float32)
 
 
 class ArenaState(NamedTuple):

@@ -16,7 +16,6 @@ from discern.evaluation.goal_sets import GoalSet
 from discern.types import Params, PRNGKey
 
 TOLERANCE = 0.1
-WORLDS_AT_ONCE = 512
 
 
 class Score(NamedTuple):
@@ -56,34 +55,28 @@ def evaluate_policy(
 
 def evaluator(imitator: Imitator, env: Env) -> Callable[..., Score]:
     """`evaluate_policy` for one agent and world, compiled once."""
+    attempt: Callable
     if is_host(env):
-        run = partial(_attempt_on_host, imitator, env)
-        at_once = env.size
+        attempt = partial(_attempt_on_host, imitator, env)
     else:
-        run = jax.jit(partial(_attempt_on_device, imitator, env))
-        at_once = WORLDS_AT_ONCE
+        attempt = jax.jit(partial(_attempt_on_device, imitator, env))
 
     def evaluate(params: Params, goals: GoalSet, trials: int, epsilon: float = 0.0, seed: int = 0) -> Score:
         wanted = np.tile(np.arange(len(goals.images)), trials)
-        size = at_once if is_host(env) else min(at_once, len(wanted))
+        at_once = env.size if is_host(env) else len(goals.images)
         measured, final = [], []
-        for start in range(0, len(wanted), size):
-            # the last group is padded to the compiled size
-            index = wanted[np.arange(start, start + size) % len(wanted)]
+        for start in range(0, len(wanted), at_once):
+            index = wanted[np.arange(start, start + at_once) % len(wanted)]  # the last group is padded
             key = jax.random.fold_in(jax.random.key(seed), start)
-            images, measures = jax.device_get(run(params, jnp.asarray(goals.images[index]), epsilon, key))
+            images, measures = jax.device_get(attempt(params, jnp.asarray(goals.images[index]), epsilon, key))
             measured.append(measures)
             final.append(images)
-        return score(
-            np.concatenate(measured)[: len(wanted)], np.concatenate(final), goals, env.spec.dimensions
-        )
+        return score(np.concatenate(measured)[: len(wanted)], np.concatenate(final), goals, env.spec.dimensions)
 
     return evaluate
 
 
-def score(
-    measured: np.ndarray, final: np.ndarray, goals: GoalSet, dimensions: tuple[Dimension, ...]
-) -> Score:
+def score(measured: np.ndarray, final: np.ndarray, goals: GoalSet, dimensions: tuple[Dimension, ...]) -> Score:
     """From what trials × M attempts ended in, trial after trial."""
     count = len(goals.images)
     hits = reached(measured.reshape((-1, count, len(dimensions))), goals.measures[None], dimensions)
@@ -123,9 +116,7 @@ def _attempt_on_host(
     step = env.reset(int(jax.random.randint(key, (), 0, 2**31 - 1)))
     pursuit = begin_pursuit(imitator.features(params, goals), imitator.config.lstm)
     decide = jax.jit(
-        lambda pursuit, raw, key: act(
-            imitator, params, pursuit, env.observe(raw), jnp.full(env.size, epsilon), key
-        )
+        lambda pursuit, raw, key: act(imitator, params, pursuit, env.observe(raw), jnp.full(env.size, epsilon), key)
     )
     for t in range(imitator.core.horizon):
         pursuit, actions, _ = decide(pursuit, step.raw, jax.random.fold_in(key, t))

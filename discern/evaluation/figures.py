@@ -36,9 +36,7 @@ def draw_curve(rows: list[dict], path: Path) -> None:
 def draw_goals(goals: GoalSet, score: Score, path: Path) -> None:
     """Goals spread over the set, each above the last frame of its first attempt."""
     chosen = np.linspace(0, len(goals.images) - 1, min(STRIP, len(goals.images))).round().astype(int)
-    figure, axes = plt.subplots(
-        2, len(chosen), figsize=(1.2 * len(chosen), 2.7), layout="constrained", squeeze=False
-    )
+    figure, axes = plt.subplots(2, len(chosen), figsize=(1.2 * len(chosen), 2.7), layout="constrained", squeeze=False)
     for column, index in enumerate(chosen):
         for row, image in enumerate((goals.images[index], score.final_images[index])):
             axes[row, column].imshow(image, interpolation="nearest")

@@ -26,8 +26,13 @@ def goal_set(env: Env, name: str = "even", count: int = 100) -> GoalSet:
         raise UserError(f"{env.spec.name} has no goal set '{name}'; it has: even")
     if is_host(env):
         raise UserError(f"{env.spec.name} has no goal sets")
-    keys = jax.random.split(jax.random.key(SEED), count)
-    states = jax.vmap(lambda key, index: env.goal_state(key, index, count))(keys, jnp.arange(count))
-    images, measures = jax.device_get((jax.vmap(env.observe)(states), jax.vmap(env.measure)(states)))
+
+    @jax.jit
+    def make() -> tuple[jax.Array, jax.Array]:
+        keys = jax.random.split(jax.random.key(SEED), count)
+        states = jax.vmap(lambda key, index: env.goal_state(key, index, count))(keys, jnp.arange(count))
+        return jax.vmap(env.observe)(states), jax.vmap(env.measure)(states)
+
+    images, measures = jax.device_get(make())
     digest = hashlib.sha256(images.tobytes() + measures.astype(np.float32).tobytes()).hexdigest()[:16]
     return GoalSet(name, images, measures, digest)

@@ -128,26 +128,26 @@ class DeviceCollector:
     def start(self, key: PRNGKey, first_slot: int) -> tuple[tuple[Worlds, ActorState], GoalBuffer, int]:
         """Fresh worlds after random play, the goal buffer it filled, and the agent steps it took."""
         n, rounds, length = _warm_up_plan(self.config, self.goals)
-        reset_key, play_key = jax.random.split(key)
-        worlds = reset_worlds(self.env, reset_key, n)
 
-        @jax.jit
-        def play(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, jax.Array]:
-            def one(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, None]:
-                act_key, step_key = jax.random.split(key)
-                actions = jax.random.randint(act_key, (n,), 0, self.env.spec.actions)
-                return step_worlds(self.env, worlds, actions, step_key), None
+        def play(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, None]:
+            act_key, step_key = jax.random.split(key)
+            actions = jax.random.randint(act_key, (n,), 0, self.env.spec.actions)
+            return step_worlds(self.env, worlds, actions, step_key), None
 
-            worlds, _ = jax.lax.scan(one, worlds, jax.random.split(key, length))
+        def play_and_look(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, jax.Array]:
+            worlds, _ = jax.lax.scan(play, worlds, jax.random.split(key, length))
             return worlds, jax.vmap(self.env.observe)(worlds.state)
 
-        seen = []
-        for key in jax.random.split(play_key, rounds):
-            worlds, images = play(worlds, key)
-            seen.append(images)
-        worlds = worlds._replace(is_first=jnp.ones(n, bool))
-        actor = initial_actor(self.imitator, first_slot + jnp.arange(n, dtype=jnp.int32))
-        return (worlds, actor), GoalBuffer(jnp.concatenate(seen)[: self.goals]), n * rounds * length
+        @jax.jit
+        def start(key: PRNGKey):
+            reset_key, play_key = jax.random.split(key)
+            worlds = reset_worlds(self.env, reset_key, n)
+            worlds, seen = jax.lax.scan(play_and_look, worlds, jax.random.split(play_key, rounds))
+            worlds = worlds._replace(is_first=jnp.ones(n, bool))
+            actor = initial_actor(self.imitator, first_slot + jnp.arange(n, dtype=jnp.int32))
+            return (worlds, actor), GoalBuffer(seen.reshape((-1, *seen.shape[2:]))[: self.goals])
+
+        return *start(key), n * rounds * length
 
     def _turn(
         self, params: Params, state: tuple[Worlds, ActorState], memory: Memory, key: PRNGKey

@@ -85,9 +85,7 @@ def fill(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path) 
 
 def _names(tree: Any, prefix: str = "") -> tuple[list[tuple[str, Any]], Any]:
     pairs, structure = jax.tree_util.tree_flatten_with_path(tree)
-    return [
-        (prefix + jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in pairs
-    ], structure
+    return [(prefix + jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in pairs], structure
 
 
 def _flatten(tree: Any) -> dict[str, np.ndarray]:

@@ -50,10 +50,7 @@ class Metrics:
 
     def write(self, row: dict[str, Any]) -> None:
         """One line; must have "steps"."""
-        plain = {
-            name: value if isinstance(value, int | str | dict) else float(value)
-            for name, value in row.items()
-        }
+        plain = {name: value if isinstance(value, int | str | dict) else float(value) for name, value in row.items()}
         self._file.write(json.dumps(plain) + "\n")
         self._file.flush()
         numbers = {name: value for name, value in plain.items() if isinstance(value, int | float)}

@@ -29,20 +29,14 @@ def empty_replay(capacity: int, environments: int, horizon: int, image_shape: tu
         goal=jnp.zeros((slots, *image_shape), jnp.uint8),
         goal_slot=jnp.zeros(slots, jnp.int32),
     )
-    return Replay(
-        stored, jnp.arange(capacity, dtype=jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
-    )
+    return Replay(stored, jnp.arange(capacity, dtype=jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
 
-def refuse_if_too_large(
-    capacity: int, environments: int, horizon: int, image_shape: tuple[int, int, int]
-) -> None:
+def refuse_if_too_large(capacity: int, environments: int, horizon: int, image_shape: tuple[int, int, int]) -> None:
     """A clear refusal before the device runs out of memory."""
     wanted = replay_bytes(capacity, environments, horizon, image_shape)
     device = jax.devices()[0]
-    there = (device.memory_stats() or {}).get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf(
-        "SC_PHYS_PAGES"
-    )
+    there = (device.memory_stats() or {}).get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if wanted > 0.8 * there:
         fits = int(capacity * 0.8 * there / wanted)
         raise UserError(

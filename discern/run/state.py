@@ -32,7 +32,7 @@ COUNTERS = ("turn", "steps", "updates_owed", "learning", "seconds", "random_succ
 
 
 def save_state(folder: RunFolder, state: TrainState, with_replay: bool) -> Path:
-    """Saves everything, or without replay a small checkpoint: the optimiser in bfloat16, no target network.
+    """Saves everything, or without replay a small checkpoint: average and optimiser in bfloat16, no target network.
 
     Refuses to save parameters that are no longer finite, so that the last good checkpoint stays the newest.
     """
@@ -46,12 +46,12 @@ def save_state(folder: RunFolder, state: TrainState, with_replay: bool) -> Path:
         tree |= {"learner": state.learner, "replay": state.memory.replay, "collecting": state.collecting}
     else:
         tree["learner"] = state.learner._replace(
-            target_params=None, optimiser=jax.tree.map(_halve, state.learner.optimiser)
+            target_params=None,
+            average=jax.tree.map(_halve, state.learner.average),
+            optimiser=jax.tree.map(_halve, state.learner.optimiser),
         )
     counters = {name: getattr(state, name) for name in COUNTERS}
-    return save_checkpoint(
-        folder.checkpoints, state.steps, tree, {"counters": counters, "replay": with_replay}
-    )
+    return save_checkpoint(folder.checkpoints, state.steps, tree, {"counters": counters, "replay": with_replay})
 
 
 def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
@@ -73,10 +73,12 @@ def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
 
 
 def load_params(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, Path]:
-    """The newest checkpoint's parameters and goal images, and where they were."""
+    """The newest checkpoint's agent and goal images, and where they were."""
     path = latest_checkpoint(folder.checkpoints)
     arrays, _ = load_checkpoint(path)
-    return fill(template, arrays, "learner.params.", path), arrays["goals.images"], path
+    averaged = any(name.startswith("learner.average.") for name in arrays)
+    prefix = "learner.average." if averaged else "learner.params."
+    return fill(template, arrays, prefix, path), arrays["goals.images"], path
 
 
 def _halve(leaf: jax.Array) -> jax.Array:

@@ -23,7 +23,7 @@ from discern.run.folder import RunFolder, new_folder, resumed_folder
 from discern.run.metrics import Metrics, Rates
 from discern.run.replay import empty_replay, refuse_if_too_large, sample
 from discern.run.state import TrainState, restore_state, save_state
-from discern.types import LearnerState, PRNGKey, Stopped
+from discern.types import LearnerState, PRNGKey, StoppedError
 
 
 class Loop:
@@ -36,9 +36,7 @@ class Loop:
         refuse_if_too_large(*self.replay_size, self.env.spec.image_shape)
         self.learner = Learner(config, self.env.spec)
         self.collector = make_collector(config, self.env, self.learner)
-        self.updates_per_call = config.learner.updates_per_call or (
-            1 if jax.default_backend() == "cpu" else 8
-        )
+        self.updates_per_call = config.learner.updates_per_call or (1 if jax.default_backend() == "cpu" else 8)
         self.trained_per_update = config.learner.batch * config.actor.horizon
         self.learn = jax.jit(self._learn, donate_argnums=0)
 
@@ -48,17 +46,15 @@ class Loop:
         collecting, goals, steps = self.collector.start(
             jax.random.fold_in(key, 0), first_slot=self.config.replay_capacity
         )
-        learner = self.learner.init(jax.random.fold_in(key, 1), goals.images)
-        replay = empty_replay(*self.replay_size, self.env.spec.image_shape)
+        learner = jax.jit(self.learner.init)(jax.random.fold_in(key, 1), goals.images)
+        replay = jax.jit(empty_replay, static_argnums=range(4))(*self.replay_size, self.env.spec.image_shape)
         return TrainState(learner, collecting, Memory(replay, goals), steps=steps)
 
     def turn(self, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]:
         """Every environment acts; then the learner makes the updates that the replay ratio asks for."""
         key = jax.random.fold_in(jax.random.key(self.config.seed), 2 + state.turn)
         act_key, learn_key = jax.random.split(key)
-        collecting, memory = self.collector.turn(
-            state.learner.params, state.collecting, state.memory, act_key
-        )
+        collecting, memory = self.collector.turn(state.learner.params, state.collecting, state.memory, act_key)
         learning = state.learning or int(memory.replay.filled) >= self.config.learner.batch
         learner, owed, metrics = state.learner, state.updates_owed, {}
         if learning:
@@ -82,15 +78,11 @@ class Loop:
         owed = self.collector.steps_per_turn * self.config.learner.replay_ratio / self.trained_per_update
         return math.ceil(owed / self.updates_per_call) * self.updates_per_call
 
-    def _learn(
-        self, state: LearnerState, memory: Memory, key: PRNGKey
-    ) -> tuple[LearnerState, dict[str, jax.Array]]:
+    def _learn(self, state: LearnerState, memory: Memory, key: PRNGKey) -> tuple[LearnerState, dict[str, jax.Array]]:
         def one(state: LearnerState, key: PRNGKey) -> tuple[LearnerState, dict[str, jax.Array]]:
             sample_key, relabel_key = jax.random.split(key)
             trajectories = sample(memory.replay, sample_key, self.config.learner.batch)
-            batch = relabel(
-                relabel_key, trajectories, memory.goals, self.config.relabel, self.config.reward.decoys
-            )
+            batch = relabel(relabel_key, trajectories, memory.goals, self.config.relabel, self.config.reward.decoys)
             return self.learner.update(state, batch)
 
         if self.updates_per_call == 1:  # a convolution's gradient is slow inside a loop on a CPU
@@ -117,9 +109,7 @@ class Stop:
     def __enter__(self) -> Self:
         self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            self._before = {
-                number: signal.signal(number, self._heed) for number in (signal.SIGINT, signal.SIGTERM)
-            }
+            self._before = {number: signal.signal(number, self._heed) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def _heed(self, number: int, _: Any) -> None:
@@ -146,7 +136,7 @@ class Session:
     def run(self, metrics: Metrics, stop: Stop) -> Score:
         """Turns until the budget is spent or someone asks to stop; the score at the end."""
         if self.state.random_success < 0:
-            random = self.evaluate(self.state.learner.params, self.goals, trials=5, epsilon=1.0)
+            random = self.evaluate(self.state.learner.agent, self.goals, trials=5, epsilon=1.0)
             self.state = self.state._replace(random_success=random.success)
         while not self.finished() and stop.signal is None:
             self.state, learned = self.loop.turn(self.state)
@@ -168,7 +158,7 @@ class Session:
 
     def score(self, trials: int | None = None) -> Score:
         self.evaluate_at = self.state.steps + self.config.evaluate_every
-        return self.evaluate(self.state.learner.params, self.goals, trials or self.config.evaluation_trials)
+        return self.evaluate(self.state.learner.agent, self.goals, trials or self.config.evaluation_trials)
 
     def save(self) -> None:
         save_state(self.folder, self.state, self.config.save_replay)
@@ -228,5 +218,5 @@ def _spend(session: Session, after_step: int | None = None) -> Path:
         f"(random policy {session.state.random_success:.1%}); see {folder.path}/goals.png"
     )
     if stop.signal is not None:
-        raise Stopped(f"stopped and saved; go on with: discern train --resume {folder.path}", stop.signal)
+        raise StoppedError(f"stopped and saved; go on with: discern train --resume {folder.path}", stop.signal)
     return folder.path

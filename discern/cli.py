@@ -1,0 +1,176 @@
+"""The command line: parsing only."""
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from discern.config import Config, ConfigName, preset
+from discern.types import StoppedError, UserError
+
+USAGE = """discern learns to bring about any goal image, with no reward and no demonstration.
+
+  discern train [ENV] [--config fast|paper] [--run DIR] [--steps N] [--minutes M] [--seed S] [--any.field VALUE]
+  discern train --resume RUN [--steps N] [--minutes M]
+  discern evaluate RUN [--goals SET] [--trials N] [--json]
+  discern bench [ENV] [--seconds S] [--json] [--any.field VALUE]
+  discern doctor [--json]
+
+`discern COMMAND --help` lists every option."""
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Score a run on a fixed set of held-out goals, the random policy beside it."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    goals: str = "even"
+    """The goal set."""
+    trials: int = 20
+    """Attempts at each goal."""
+    count: int = 100
+    """Goals in the set."""
+    seed: int = 0
+    json: bool = False
+    """Print one JSON object and nothing else."""
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Look at this machine: devices, versions, what is missing and how to get it, and a speed check."""
+
+    json: bool = False
+    """Print one JSON object and nothing else."""
+
+
+def main() -> None:
+    """Runs the command; what the user can mend is one sentence on standard error and exit code 2."""
+    commands = {"train": _train, "evaluate": _evaluate, "bench": _bench, "doctor": _doctor}
+    name, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
+    if name not in commands:
+        print(USAGE)
+        sys.exit(0 if name in ("--help", "-h") else 2)
+    try:
+        commands[name](arguments)
+    except StoppedError as stop:
+        print(f"discern: {stop}", file=sys.stderr)
+        sys.exit(128 + stop.signal)
+    except UserError as error:
+        print(f"discern: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(141)
+
+
+def _train(arguments: list[str]) -> None:
+    if "--resume" in arguments:
+        from discern.run.train import resume
+
+        wanted = tyro.cli(Resume, args=arguments, prog="discern train")
+        resume(wanted.resume, wanted.steps, wanted.minutes)
+        return
+    from discern.run.train import train
+
+    wanted = _configured(Train, arguments, "discern train")
+    train(wanted.settings, wanted.run)
+
+
+def _bench(arguments: list[str]) -> None:
+    from discern.run.bench import bench
+
+    wanted = _configured(Bench, arguments, "discern bench")
+    _print(bench(wanted.settings, wanted.seconds), wanted.json)
+
+
+def _evaluate(arguments: list[str]) -> None:
+    from discern.run.report import evaluate
+
+    wanted = tyro.cli(Evaluate, args=arguments, prog="discern evaluate")
+    report = evaluate(wanted.run, wanted.goals, wanted.trials, wanted.count, wanted.seed)
+    if wanted.json:
+        _print(report, as_json=True)
+        return
+    goals = report["goals"]
+    print(f"{report['env']}: {goals['count']} goals ('{goals['set']}', {goals['digest']}) × {wanted.trials} trials")
+    print(f"{'reached':>12}  {'agent':>7}  {'random':>7}")
+    print(f"{'whole goal':>12}  {report['success']:7.1%}  {report['random']:7.1%}")
+    for name, share in report["per_dimension"].items():
+        print(f"{name:>12}  {share:7.1%}  {report['random_per_dimension'][name]:7.1%}")
+
+
+def _doctor(arguments: list[str]) -> None:
+    from discern.run.doctor import examine, speed
+
+    wanted = tyro.cli(Doctor, args=arguments, prog="discern doctor")
+    report = examine()
+    if not wanted.json:
+        _print(report, as_json=False)
+    report["speed"] = speed()
+    _print(report if wanted.json else report["speed"], wanted.json)
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent. Every field of the config is a flag; the defaults shown are those of the world."""
+
+    settings: Annotated[Config, tyro.conf.arg(name="")]
+    config: ConfigName = "fast"
+    """fast: whatever reaches the goals soonest; paper: every value the paper gives."""
+    run: Path | None = None
+    """The run's folder; runs/… by default."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run from its newest checkpoint; only the budget may change."""
+
+    resume: Path
+    steps: int | None = None
+    minutes: float | None = None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Time the parts of a run apart, and the whole."""
+
+    settings: Annotated[Config, tyro.conf.arg(name="")]
+    config: ConfigName = "fast"
+    seconds: float = 2.0
+    """How long each part is timed."""
+    json: bool = False
+    """Print one JSON object and nothing else."""
+
+
+def _configured(command: Any, arguments: list[str], prog: str) -> Any:
+    """The command's options on top of the preset of its world, which is named first."""
+    env = arguments[0] if arguments and not arguments[0].startswith("-") else "arena"
+    name: ConfigName = "paper" if re.search(r"--config[ =]paper", " ".join(arguments)) else "fast"
+    try:
+        default = command(settings=preset(env, name), config=name)
+        wanted = tyro.cli(command, args=arguments, default=default, prog=prog)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    if wanted.settings.env != env:
+        raise UserError(f"name the world first: {prog} {wanted.settings.env} …")
+    return wanted
+
+
+def _print(report: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(report))
+        return
+    for name, value in report.items():
+        if isinstance(value, dict):
+            print(f"{name.replace('_', ' ')}:")
+            for key, entry in value.items():
+                print(f"  {key}: {entry}")
+        else:
+            print(
+                f"{name.replace('_', ' ')}: {value:,}"
+                if isinstance(value, int)
+                else f"{name.replace('_', ' ')}: {value}"
+            )

@@ -1,0 +1,61 @@
+"""How good is an agent, and what was it measured on."""
+
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from discern.envs import make_env
+from discern.evaluation.achievement import evaluate_policy
+from discern.evaluation.goal_sets import goal_set
+from discern.run.trained import load
+from discern.types import UserError
+
+
+def evaluate(run: str | Path, goals: str = "even", trials: int = 20, count: int = 100, seed: int = 0) -> dict[str, Any]:
+    """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it."""
+    if trials < 1 or count < 1:
+        raise UserError("trials and goals must be at least 1")
+    began = time.monotonic()
+    agent = load(run)
+    env = make_env(agent.config.env, count)
+    wanted = goal_set(env, goals, count)
+    imitator = agent.learner.imitator
+    score = evaluate_policy(imitator, agent.params, env, wanted, trials, seed=seed)
+    random = evaluate_policy(imitator, agent.params, env, wanted, trials, epsilon=1.0, seed=seed)
+    return {
+        "success": score.success,
+        "random": random.success,
+        "goals": {"set": wanted.name, "count": count, "digest": wanted.digest},
+        "trials": trials,
+        "per_dimension": score.per_dimension,
+        "random_per_dimension": random.per_dimension,
+        "by_goal": [round(float(share), 4) for share in score.by_goal],
+        "env": agent.config.env,
+        "seed": seed,
+        "seconds": round(time.monotonic() - began, 2),
+        "machine": machine(),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What a measurement was made on."""
+    device = jax.devices()[0]
+    return {
+        "device": device.device_kind if device.platform != "cpu" else "cpu",
+        "cpu": _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

@@ -1,0 +1,28 @@
+"""Settings and sizes shared by the tests."""
+
+import pytest
+
+from discern.config import Config, preset, replace
+
+TINY = {
+    "minutes": 0.0,
+    "steps": 2000,
+    "actor.environments": 4,
+    "actor.horizon": 5,
+    "learner.batch": 4,
+    "learner.replay_ratio": 1.0,
+    "replay_capacity": 16,
+    "goal_buffer.capacity": 16,
+    "network.channels": (4,),
+    "network.features": 8,
+    "network.lstm": 8,
+    "network.time_units": 4,
+    "evaluation_goals": 4,
+    "evaluate_every": 0,
+}
+
+
+@pytest.fixture
+def tiny() -> Config:
+    """The arena with everything as small as it goes."""
+    return replace(preset("arena"), TINY)

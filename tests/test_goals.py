@@ -1,0 +1,84 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from discern.agent.goals import GoalBuffer, distance_to_rest, draw_decoys, propose, substitute
+from discern.config import GoalBufferConfig
+
+
+def plain(*levels: int) -> jax.Array:
+    """One-pixel grey images."""
+    return jnp.array(levels, jnp.uint8)[:, None, None, None] * jnp.ones((1, 1, 1, 3), jnp.uint8)
+
+
+UNIFORM = GoalBufferConfig(p_replace=1.0)
+DIVERSE = GoalBufferConfig(strategy="diverse", p_replace=1.0, p_add_non_diverse=0.0)
+
+
+def test_distance_to_the_rest_by_hand():
+    buffer = GoalBuffer(plain(0, 51, 255))
+    # from 255, leaving out its own slot: √3 · (1 + 0.8) / 2 and √3 · 0.8
+    assert distance_to_rest(buffer, plain(255)[0], 2, DIVERSE) == pytest.approx(np.sqrt(3) * 0.9, rel=1e-5)
+    nearest = GoalBufferConfig(strategy="diverse", closeness="nearest")
+    assert distance_to_rest(buffer, plain(255)[0], 2, nearest) == pytest.approx(np.sqrt(3) * 0.8, rel=1e-5)
+
+
+def test_uniform_replaces_exactly_one_random_entry():
+    buffer = GoalBuffer(plain(*range(10)))
+    slots = []
+    for seed in range(60):
+        after = substitute(buffer, plain(200)[0], jax.random.key(seed), UNIFORM)
+        changed = np.flatnonzero((np.asarray(after.images) != np.asarray(buffer.images)).any((1, 2, 3)))
+        assert len(changed) == 1
+        slots.append(int(changed[0]))
+    assert len(set(slots)) >= 8
+
+
+def test_diverse_takes_what_is_farther_and_leaves_what_is_closer():
+    crowded = GoalBuffer(plain(10, 11, 12, 13))
+    far = substitute(crowded, plain(255)[0], jax.random.key(0), DIVERSE)
+    assert int(far.images.max()) == 255
+    spread = GoalBuffer(plain(0, 80, 160, 255))
+    outer = 0
+    for seed in range(20):
+        after = substitute(spread, plain(120)[0], jax.random.key(seed), DIVERSE)
+        values = set(np.asarray(after.images[:, 0, 0, 0]).tolist())
+        outer += {0, 255} <= values
+    assert outer == 20  # 120 lies amid the rest: an outer entry never gives way to it
+
+
+def test_diverse_adds_a_close_one_anyway_with_its_probability():
+    spread = GoalBuffer(plain(0, 0, 255, 255))
+    anyway = GoalBufferConfig(strategy="diverse", p_add_non_diverse=1.0)
+    after = substitute(spread, plain(128)[0], jax.random.key(0), anyway)
+    assert 128 in np.asarray(after.images[:, 0, 0, 0])
+
+
+def test_propose_considers_each_observation_with_p_replace():
+    buffer = GoalBuffer(plain(*[0] * 64))
+    config = GoalBufferConfig(p_replace=0.1)
+    run = jax.jit(lambda key: propose(buffer, plain(*range(100, 150)), key, config).images[:, 0, 0, 0] > 0)
+    replaced = [int(run(jax.random.key(seed)).sum()) for seed in range(200)]
+    assert np.mean(replaced) == pytest.approx(5.0, rel=0.1)  # 50 · 0.1, less a few slots hit twice
+
+
+def test_nothing_is_proposed_at_probability_zero():
+    buffer = GoalBuffer(plain(*range(8)))
+    after = propose(buffer, plain(*range(100, 120)), jax.random.key(0), GoalBufferConfig(p_replace=0.0))
+    np.testing.assert_array_equal(after.images, buffer.images)
+
+
+def test_decoys_come_without_replacement_and_never_from_the_goals_slot():
+    goal_slot = jnp.arange(8).repeat(50)
+    decoys = np.asarray(draw_decoys(jax.random.key(0), 8, goal_slot, 4))
+    assert decoys.shape == (400, 4)
+    assert all(len(set(row)) == 4 for row in decoys.tolist())
+    assert not (decoys == np.asarray(goal_slot)[:, None]).any()
+    counts = np.bincount(decoys.reshape(-1), minlength=8)
+    assert counts.min() > 0.8 * 200  # every slot is a decoy about as often
+
+
+def test_all_other_slots_can_be_decoys():
+    decoys = np.asarray(draw_decoys(jax.random.key(0), 5, jnp.array([2]), 4))
+    assert set(decoys[0].tolist()) == {0, 1, 3, 4}

@@ -1,0 +1,94 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from discern.agent.goals import GoalBuffer
+from discern.agent.relabel import relabel, rows
+from discern.config import RelabelConfig
+from discern.types import Batch, Trajectories
+
+BATCH, LENGTH, CAPACITY = 6, 5, 16
+FRAMES = LENGTH + 1
+
+
+def trajectories() -> Trajectories:
+    """Pixels say which trajectory and which frame; intended goals are (200 + b, 0), buffer entries (0, 100 + slot)."""
+    b, t = jnp.meshgrid(jnp.arange(BATCH), jnp.arange(FRAMES), indexing="ij")
+    pixels = jnp.stack([b, t, jnp.zeros_like(b)], -1).astype(jnp.uint8)[:, :, None, None]
+    goal = jnp.stack([200 + jnp.arange(BATCH)] + [jnp.zeros(BATCH, int)] * 2, -1).astype(jnp.uint8)
+    return Trajectories(
+        pixels, jnp.zeros((BATCH, LENGTH), jnp.int32), goal[:, None, None], jnp.arange(BATCH, dtype=jnp.int32)
+    )
+
+
+def buffer() -> GoalBuffer:
+    slot = jnp.arange(CAPACITY)
+    pixels = jnp.stack([jnp.zeros_like(slot), 100 + slot, jnp.zeros_like(slot)], -1)
+    return GoalBuffer(pixels.astype(jnp.uint8)[:, None, None])
+
+
+def goals_of(batch: Batch) -> np.ndarray:
+    """The first two colour values of every goal [B, G, 2]."""
+    return np.asarray(rows(batch)[batch.goal_row])[:, :, 0, 0, :2].astype(int)
+
+
+def make(seed: int = 0, **settings) -> Batch:
+    return relabel(jax.random.key(seed), trajectories(), buffer(), RelabelConfig(**settings), decoys=4)
+
+
+def test_the_four_kinds_of_goals_are_what_they_say():
+    for seed in range(20):
+        batch = make(seed, goals=("draw", "random", "hindsight", "other"), p_hindsight=0.0)
+        drawn, random, hindsight, other = np.moveaxis(goals_of(batch), 1, 0)
+        own = np.arange(BATCH)
+        np.testing.assert_array_equal(drawn, np.stack([200 + own, 0 * own], -1))
+        assert (random[:, 0] == 0).all()
+        assert (random[:, 1] >= 100).all()
+        np.testing.assert_array_equal(hindsight[:, 0], own)
+        assert (hindsight[:, 1] >= FRAMES - 3).all()
+        assert (other[:, 0] != own).all()
+        assert (other[:, 1] == FRAMES - 1).all()
+        np.testing.assert_array_equal(batch.is_hindsight, [[False, False, True, False]] * BATCH)
+
+
+def test_a_kind_may_be_named_more_than_once():
+    batch = make(goals=("random", "random", "hindsight", "hindsight", "other"))
+    goals = goals_of(batch)
+    assert goals.shape == (BATCH, 5, 2)
+    assert (goals[:, 0] != goals[:, 1]).any()
+
+
+def test_the_papers_draw_is_shared_by_policy_and_teacher():
+    share = []
+    for seed in range(100):
+        batch = make(seed)
+        assert batch.goal_row.shape == (BATCH, 1)
+        np.testing.assert_array_equal(batch.goal_row[:, 0], batch.teacher_row)
+        np.testing.assert_array_equal(batch.is_hindsight[:, 0], batch.teacher_is_hindsight)
+        goals, hindsight = goals_of(batch)[:, 0], np.asarray(batch.teacher_is_hindsight)
+        np.testing.assert_array_equal(goals[hindsight][:, 0], np.flatnonzero(hindsight))
+        np.testing.assert_array_equal(goals[~hindsight][:, 0], 200 + np.flatnonzero(~hindsight))
+        share.append(hindsight.mean())
+    assert np.mean(share) == pytest.approx(0.25, abs=0.05)
+
+
+def test_hindsight_covers_its_window_and_no_more():
+    seen = {int(t) for seed in range(30) for t in goals_of(make(seed, goals=("hindsight",)))[:, 0, 1]}
+    assert seen == {FRAMES - 3, FRAMES - 2, FRAMES - 1}
+
+
+def test_always_and_never_hindsight():
+    assert make(p_hindsight=1.0).teacher_is_hindsight.all()
+    assert not make(p_hindsight=0.0).teacher_is_hindsight.any()
+
+
+def test_decoys_leave_out_the_goals_slot():
+    for seed in range(20):
+        decoys = np.asarray(make(seed).decoys)[:, :, 0, 0, 1] - 100
+        assert not (decoys == np.arange(BATCH)[:, None]).any()
+        assert all(len(set(row)) == 4 for row in decoys.tolist())
+
+
+def test_hindsight_is_drawn_afresh_at_each_replay():
+    assert (make(0).teacher_is_hindsight != make(1).teacher_is_hindsight).any()
