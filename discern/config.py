@@ -34,7 +34,7 @@ class NetworkConfig:
     layer_norm: bool = False
     """Normalise h and the LSTM's output."""
     bfloat16: bool = False
-    """Run the convolutions in bfloat16."""
+    """Run the convolutions in bfloat16, where there is an accelerator."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,6 @@ WORLDS: dict[str, dict[str, Any]] = {
         "network.features": 128,
         "network.lstm": 128,
         "network.time_units": 16,
-        "network.bfloat16": False,
     },
     "arena/84": {
         "steps": 3_000_000,

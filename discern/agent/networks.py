@@ -22,7 +22,8 @@ class Torso(nn.Module):
     def __call__(self, images: jax.Array) -> jax.Array:
         assert images.dtype == jnp.uint8 and images.ndim >= 4, (images.dtype, images.shape)
         lead = images.shape[:-3]
-        dtype = jnp.bfloat16 if self.config.bfloat16 else jnp.float32
+        half = self.config.bfloat16 and jax.default_backend() != "cpu"  # a CPU only emulates it, slowly
+        dtype = jnp.bfloat16 if half else jnp.float32
         x = images.reshape((-1, *images.shape[-3:])).astype(dtype) / 255
         convolve = self._shallow if self.config.torso == "shallow" else self._residual
         x = convolve(x, dtype)

@@ -89,6 +89,8 @@ class Rates:
 
     def read(self, steps: int, updates: int, trained_per_update: int) -> dict[str, float]:
         """Rates since the last call, and how often a step was trained on in that time."""
+        if steps == self.then[1]:  # nothing happened since: the last reading stands
+            return {}
         now = (time.monotonic(), steps, updates)
         seconds, new_steps, new_updates = (new - old for new, old in zip(now, self.then, strict=True))
         self.then = now

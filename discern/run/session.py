@@ -1,0 +1,147 @@
+"""One stretch of a run: turns until the budget is spent or someone asks to stop; looking, logging, saving between."""
+
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import jax
+from rich.console import Console
+
+from discern.agent.learner import Learner
+from discern.config import Config
+from discern.envs import Env
+from discern.evaluation.achievement import Score, evaluator
+from discern.evaluation.figures import draw_curve, draw_goals
+from discern.evaluation.goal_sets import goal_set
+from discern.run.actor import Collector
+from discern.run.folder import RunFolder
+from discern.run.metrics import Metrics, Rates
+from discern.run.state import TrainState, save_state
+from discern.types import StoppedError
+
+
+class Turns(Protocol):
+    """What a session drives: the parts of a run, and how they take turns."""
+
+    config: Config
+    env: Env
+    learner: Learner
+    collector: Collector
+    trained_per_update: int
+
+    def turn(self, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]: ...
+
+    def parameter_lag(self) -> int: ...
+
+
+class Stop:
+    """Asked to stop by SIGINT or SIGTERM: the first is heeded between two turns, a second one at once."""
+
+    def __init__(self):
+        self.signal: int | None = None
+
+    def __enter__(self) -> Self:
+        self._before: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._heed) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def _heed(self, number: int, _: Any) -> None:
+        self.signal = number
+        self.__exit__()
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+class Session:
+    """From a start or a resume to the end, a stop or a failure."""
+
+    def __init__(self, loop: Turns, state: TrainState, folder: RunFolder, console: Console, resumed: bool = False):
+        self.loop, self.state, self.folder, self.console, self.resumed = loop, state, folder, console, resumed
+        self.config = loop.config
+        self.evaluate = evaluator(loop.learner.imitator, loop.env)
+        self.goals = goal_set(loop.env, count=self.config.evaluation_goals)
+        self.rates = Rates(state.steps, int(state.learner.updates))
+        self.began = time.monotonic()
+        self.seconds_before = state.seconds
+        self.compile_seconds = 0.0
+        self.evaluate_at = state.steps
+        self.last_log = self.last_save = self.began
+
+    def spend(self) -> Path:
+        """Spends the budget, saves, draws, and returns the run's folder."""
+        after_step = self.state.steps if self.resumed else None
+        try:
+            with Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
+                self.run(metrics, stop)
+                score = self.score(trials=max(5, self.config.evaluation_trials))
+                self.log(metrics, {}, score)
+        finally:
+            self.loop.collector.close()
+        draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
+        draw_goals(self.goals, score, self.folder.path / "goals.png")
+        self.console.print(
+            f"{score.success:.1%} of {len(self.goals.images)} held-out goals reached "
+            f"(random policy {self.state.random_success:.1%}); see {self.folder.path}/goals.png",
+            soft_wrap=True,
+        )
+        if stop.signal is not None:
+            raise StoppedError(f"stopped and saved; go on with: discern train --resume {self.folder.path}", stop.signal)
+        return self.folder.path
+
+    def run(self, metrics: Metrics, stop: Stop) -> None:
+        """Turn after turn; a checkpoint at the end, and no older than `checkpoint_seconds` before it."""
+        if self.state.random_success < 0:
+            random = self.evaluate(self.state.learner.agent, self.goals, trials=5, epsilon=1.0)
+            self.state = self.state._replace(random_success=random.success)
+        while not self.finished() and stop.signal is None:
+            self.state, learned = self.loop.turn(self.state)
+            if learned and not self.compile_seconds:
+                jax.block_until_ready(learned)
+                self.compile_seconds = time.monotonic() - self.began
+            now = time.monotonic()
+            self.state = self.state._replace(seconds=self.seconds_before + now - self.began)
+            evaluation_due = self.config.evaluate_every and self.state.steps >= self.evaluate_at
+            if learned and (evaluation_due or now - self.last_log >= self.config.log_seconds):
+                self.log(metrics, learned, self.score() if evaluation_due else None)
+            if now - self.last_save >= self.config.checkpoint_seconds:
+                self.save()
+        self.save()
+
+    def finished(self) -> bool:
+        steps, minutes = self.config.steps, self.config.minutes
+        return bool((steps and self.state.steps >= steps) or (minutes and self.state.seconds >= 60 * minutes))
+
+    def score(self, trials: int | None = None) -> Score:
+        self.evaluate_at = self.state.steps + self.config.evaluate_every
+        return self.evaluate(self.state.learner.agent, self.goals, trials or self.config.evaluation_trials)
+
+    def save(self) -> None:
+        save_state(self.folder, self.state, self.config.save_replay)
+        self.last_save = time.monotonic()
+
+    def log(self, metrics: Metrics, learned: dict[str, jax.Array], score: Score | None) -> None:
+        state = self.state
+        updates = int(state.learner.updates)
+        row: dict[str, Any] = {"steps": state.steps, "updates": updates, "seconds": state.seconds}
+        row |= {"compile_seconds": self.compile_seconds, "seconds_left": self.seconds_left()}
+        row |= self.rates.read(state.steps, updates, self.loop.trained_per_update)
+        row |= self.loop.collector.counts(state.collecting) | jax.device_get(learned)
+        row |= {"parameter_lag": self.loop.parameter_lag(), "random": state.random_success}
+        if score is not None:
+            row |= {"success": score.success, "per_dimension": score.per_dimension}
+        metrics.write(row)
+        self.last_log = time.monotonic()
+
+    def seconds_left(self) -> float:
+        """By the tighter of the two budgets; 0 where there is none."""
+        state, estimates = self.state, []
+        if self.config.minutes:
+            estimates.append(60 * self.config.minutes - state.seconds)
+        if self.config.steps:
+            estimates.append((self.config.steps - state.steps) * state.seconds / max(state.steps, 1))
+        return max(0.0, min(estimates, default=0.0))

@@ -1,0 +1,70 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from discern.agent.learner import Learner
+from discern.envs import make_env
+from discern.envs.base import Dimension
+from discern.evaluation.achievement import evaluate_policy, reached, score
+from discern.evaluation.figures import draw_curve, draw_goals
+from discern.evaluation.goal_sets import GoalSet, goal_set
+from discern.types import UserError
+
+LINE, HINGE = Dimension("x", 0.0, 2.0), Dimension("angle", -np.pi, np.pi, wraps=True)
+
+
+def test_within_a_tenth_of_the_range():
+    measured = np.array([[1.0], [1.2], [1.21], [0.79], [2.3]])
+    np.testing.assert_array_equal(
+        reached(measured, np.array([[1.0]] * 4 + [[1.9]]), (LINE,))[:, 0], [True, True, False, False, True]
+    )  # the last is outside its range, and is taken to be at the limit, 2.0
+
+
+def test_a_hinge_wraps():
+    goal = np.array([[3.1], [3.1], [0.0], [0.5]])
+    measured = np.array([[-3.1], [-2.0], [4 * np.pi + 0.6], [-0.2]])
+    np.testing.assert_array_equal(reached(measured, goal, (HINGE,))[:, 0], [True, False, True, False])
+
+
+def test_the_score_counts_whole_goals_and_single_dimensions():
+    images = np.zeros((2, 1, 1, 3), np.uint8)
+    goals = GoalSet("even", images, np.array([[0.0, 0.0], [1.0, 1.0]], np.float32), "")
+    measured = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])  # two trials of two goals
+    result = score(measured, np.zeros((4, 1, 1, 3)), goals, (LINE, Dimension("y", 0.0, 1.0)))
+    assert result.success == 0.5
+    assert result.per_dimension == {"x": 1.0, "y": 0.5}
+    np.testing.assert_allclose(result.by_goal, [0.5, 0.5])
+
+
+def test_goal_sets_are_fixed():
+    env = make_env("arena")
+    first, second = goal_set(env), goal_set(env)
+    assert first.digest == second.digest == "c2eb27cf6bda88f7"
+    assert first.images.shape == (100, 24, 24, 3)
+    with pytest.raises(UserError, match="no goal set 'nope'; it has: even"):
+        goal_set(env, "nope")
+
+
+@pytest.mark.parametrize("host", [False, True])
+def test_the_random_policy_is_at_chance(tiny, host):
+    """Both ways to attempt goals; 100 goals, 10 % of each of two axes: about 4 %."""
+    env = make_env("arena", 32, host=host)
+    learner = Learner(tiny, env.spec)
+    params = jax.jit(learner.init)(jax.random.key(0), jnp.zeros((16, 24, 24, 3), jnp.uint8)).params
+    goals = goal_set(make_env("arena"))
+    result = evaluate_policy(learner.imitator, params, env, goals, trials=6, epsilon=1.0)
+    assert 0.01 < result.success < 0.08
+    assert result.final_images.shape == (100, 24, 24, 3)
+    again = evaluate_policy(learner.imitator, params, env, goals, trials=6, epsilon=1.0)
+    assert again.success == result.success
+
+
+def test_pictures_are_drawn(tmp_path):
+    goals = goal_set(make_env("arena"), count=4)
+    result = score(goals.measures, goals.images, goals, make_env("arena").spec.dimensions)
+    assert result.success == 1.0
+    draw_goals(goals, result, tmp_path / "goals.png")
+    draw_curve([{"steps": 0, "success": 0.1, "random": 0.04}, {"steps": 9, "teacher_accuracy": 0.5}], tmp_path / "c.png")
+    for name in ("goals.png", "c.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

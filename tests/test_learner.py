@@ -1,0 +1,114 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from discern.agent.goals import GoalBuffer
+from discern.agent.learner import Learner, final_rows
+from discern.agent.relabel import relabel
+from discern.config import replace
+from discern.envs import make_env
+from discern.types import Trajectories
+
+
+@pytest.fixture
+def setting(tiny):
+    """A learner, its state and a batch of noise."""
+
+    def make(**changes):
+        config = replace(tiny, {"relabel.goals": ("draw", "random", "hindsight", "other"), **changes})
+        spec = make_env("arena").spec
+        learner = Learner(config, spec)
+        keys = jax.random.split(jax.random.key(0), 4)
+        noise = lambda key, *lead: jax.random.randint(key, (*lead, *spec.image_shape), 0, 256).astype(jnp.uint8)  # noqa: E731
+        trajectories = Trajectories(
+            noise(keys[0], 4, 6), jax.random.randint(keys[1], (4, 5), 0, 5), noise(keys[2], 4), jnp.arange(4)
+        )
+        goals = GoalBuffer(noise(keys[3], 16))
+        batch = relabel(jax.random.key(1), trajectories, goals, config.relabel, config.reward.decoys)
+        return learner, jax.jit(learner.init)(jax.random.key(2), goals.images), batch
+
+    return make
+
+
+def test_the_teacher_does_not_move_the_torso(setting):
+    learner, state, batch = setting()
+
+    def teacher_loss(params):
+        features = learner.imitator.features(params, jnp.zeros((4 * 6 + 8, 24, 24, 3), jnp.uint8))
+        return learner.reward_loss(params, features, jnp.zeros((32, 24, 24, 3), jnp.uint8), batch)[0]
+
+    gradient = jax.jit(jax.grad(teacher_loss))(state.params)
+    assert all(not leaf.any() for leaf in jax.tree.leaves({**gradient, "reward": 0.0}))
+    assert any(leaf.any() for leaf in jax.tree.leaves(gradient["reward"]))
+
+
+def test_the_policy_does_not_move_the_teacher(setting):
+    learner, state, batch = setting()
+
+    def policy_loss(params):
+        images = jnp.concatenate([batch.trajectories.observations.reshape(-1, 24, 24, 3), batch.extra_goals[:, 0]])
+        images = jnp.concatenate([images, batch.extra_goals[:, 1]])
+        features = learner.imitator.features(params, images)
+        q_values = learner.q_values(params, features, batch)
+        return learner.policy_loss(
+            q_values, q_values, learner.rewards(params["reward"], features, images, batch), batch
+        )
+
+    gradient = jax.jit(jax.grad(policy_loss))(state.params)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(gradient["reward"]))
+    assert any(leaf.any() for leaf in jax.tree.leaves(gradient["torso"]))
+
+
+def test_hindsight_goals_are_worth_one_and_others_what_the_teacher_says(setting):
+    learner, state, batch = setting()
+    features = jax.random.normal(jax.random.key(5), (32, 8))
+    rewards = np.asarray(learner.rewards(state.params["reward"], features, jnp.zeros((32, 24, 24, 3), jnp.uint8), batch))
+    assert (rewards[np.asarray(batch.is_hindsight)] == 1.0).all()
+    others = rewards[~np.asarray(batch.is_hindsight)]
+    assert (others >= 0).all()
+    assert (others < 1).all()
+    np.testing.assert_array_equal(final_rows(batch), [5, 11, 17, 23])
+
+
+def test_updates_bring_the_loss_down(setting):
+    learner, state, batch = setting(**{"learner.learning_rate": 3e-3})
+    update = jax.jit(learner.update)
+    losses = []
+    for _ in range(60):
+        state, metrics = update(state, batch)
+        losses.append(float(metrics["td_loss"]))
+    assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:5])
+    assert int(state.updates) == 60
+    assert np.isfinite(losses).all()
+
+
+def test_the_target_network_is_copied_when_due(setting):
+    learner, state, batch = setting(**{"learner.target_interval": 3})
+    update = jax.jit(learner.update)
+    first = state.target_params
+    same = lambda left, right: all((a == b).all() for a, b in zip(*map(jax.tree.leaves, (left, right)), strict=True))  # noqa: E731
+    for number in range(1, 7):
+        state, _ = update(state, batch)
+        policy = {"torso": state.params["torso"], "core": state.params["core"]}
+        assert same(state.target_params, policy) == (number % 3 == 0)
+        assert same(state.target_params, first) == (number < 3)
+
+
+def test_the_average_trails_the_parameters(setting):
+    learner, state, batch = setting(**{"learner.average_decay": 0.9})
+    before = state.params["core"]["value"]["kernel"]
+    state, _ = jax.jit(learner.update)(state, batch)
+    after = state.params["core"]["value"]["kernel"]
+    np.testing.assert_allclose(state.average["core"]["value"]["kernel"], 0.9 * before + 0.1 * after, rtol=1e-4, atol=1e-7)
+    assert state.agent is state.average
+    _, plain, _ = setting(**{"learner.average_decay": 0.0})
+    assert plain.agent is plain.params
+
+
+@pytest.mark.parametrize("kind", ["discern", "pixels"])
+def test_every_reward_trains(setting, kind):
+    learner, state, batch = setting(**{"reward.kind": kind})
+    state, metrics = jax.jit(learner.update)(state, batch)
+    assert np.isfinite(float(metrics["td_loss"]))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))

@@ -1,0 +1,207 @@
+"""Whole runs: they learn, stop, go on, and lose nothing."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from rich.console import Console
+
+import discern
+from discern.config import Config, replace
+from discern.run.checkpoint import latest_checkpoint, load_checkpoint
+from discern.run.folder import RunFolder, new_folder
+from discern.run.train import Loop, resume, train
+from discern.types import UserError
+
+QUIET = Console(quiet=True)
+BACKGROUND = [sys.executable, "-c", "from discern.cli import main; main()", "train"]
+FLAGS = (
+    "arena --minutes 10 --checkpoint-seconds 0.1 --log-seconds 0.1 --evaluate-every 0 --evaluation-goals 4 "
+    "--actor.environments 4 --actor.horizon 5 --learner.batch 4 --learner.replay-ratio 1 --replay-capacity 16 "
+    "--goal-buffer.capacity 16 --network.channels 4 --network.features 8 --network.lstm 8 --network.time-units 4"
+).split()
+
+
+def arrays_of(run: Path) -> dict[str, np.ndarray]:
+    return load_checkpoint(latest_checkpoint(run / "checkpoints"))[0]
+
+
+def test_a_short_run_really_learns(tmp_path):
+    """The default world and configuration with a smaller LSTM and a fifth of the default's time."""
+    config = replace(
+        discern.preset("arena"),
+        {"network.lstm": 64, "minutes": 0.0, "steps": 260_000, "evaluate_every": 0, "checkpoint_seconds": 1e9},
+    )
+    run = train(config, tmp_path / "run", QUIET)
+    last = RunFolder(run).metrics()[-1]
+    assert last["random"] < 0.08
+    assert last["success"] > 0.4
+    assert last["success"] > 5 * last["random"]
+
+
+def test_a_run_leaves_what_it_should(tmp_path, tiny):
+    run = train(replace(tiny, {"evaluate_every": 500}), tmp_path / "run", QUIET)
+    assert discern.Config and RunFolder(run).config() == replace(tiny, {"evaluate_every": 500})
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert {"steps", "updates", "steps_per_second", "replay_ratio", "success", "random"} <= set().union(*rows)
+    assert any("teacher_accuracy" in row for row in rows)
+    assert sum("success" in row for row in rows) >= 3
+    assert list((run / "tensorboard").iterdir())
+    for picture in ("curve.png", "goals.png"):
+        assert (run / picture).stat().st_size > 1000
+    assert len(list((run / "checkpoints").iterdir())) >= 1
+
+
+def test_the_replay_ratio_is_kept(tiny):
+    loop = Loop(replace(tiny, {"learner.replay_ratio": 1.7}))
+    state = loop.start()
+    while not state.learning:
+        state, _ = loop.turn(state)
+    steps, updates = state.steps, int(state.learner.updates)
+    for _ in range(40):
+        state, _ = loop.turn(state)
+    trained = (int(state.learner.updates) - updates) * loop.trained_per_update
+    assert trained / (state.steps - steps) == pytest.approx(1.7, rel=0.03)
+
+
+@pytest.mark.parametrize("host", [False, True])
+def test_the_parameter_lag_is_what_it_says(tiny, host):
+    """The learner is never further ahead of the acting parameters than `parameter_lag` updates."""
+    loop = Loop(replace(tiny, {"actor.host": host, "learner.replay_ratio": 3.0}))
+    acted_with = []
+    turn = loop.collector.turn
+    loop.collector.turn = lambda params, *rest: (acted_with.append(params), turn(params, *rest))[1]
+    state, ahead = loop.start(), []
+    for _ in range(30):
+        before = int(state.learner.updates)
+        newest = state.learner.params
+        state, _ = loop.turn(state)
+        assert acted_with[-1] is newest
+        ahead.append(int(state.learner.updates) - before)
+    assert max(ahead) == loop.parameter_lag()
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, tiny):
+    config = replace(tiny, {"save_replay": True, "goal_buffer.p_replace": 0.05, "learner.target_interval": 7})
+    whole = train(config, tmp_path / "whole", QUIET)
+    parts = train(replace(config, {"steps": 700}), tmp_path / "parts", QUIET)
+    resume(parts, steps=1300, console=QUIET)
+    resume(parts, steps=config.steps, console=QUIET)
+    ours, theirs = arrays_of(whole), arrays_of(parts)
+    assert ours.keys() == theirs.keys()
+    for name, array in ours.items():
+        assert array.tobytes() == theirs[name].tobytes(), name
+    steps = [row["steps"] for row in RunFolder(parts).metrics()]
+    assert steps == sorted(steps)
+
+
+def test_a_small_checkpoint_goes_on_too(tmp_path, tiny):
+    run = train(replace(tiny, {"learner.target_interval": 7}), tmp_path / "run", QUIET)
+    before = arrays_of(run)
+    assert not any(name.startswith("replay") for name in before)
+    resume(run, steps=4000, console=QUIET)
+    after = arrays_of(run)
+    assert after["learner.updates"] > before["learner.updates"]
+    assert json.loads((run / "config.json").read_text())["steps"] == 4000
+
+
+def test_host_and_device_runs_both_train(tmp_path, tiny):
+    run = train(replace(tiny, {"actor.host": True, "save_replay": True}), tmp_path / "run", QUIET)
+    resume(run, steps=3000, console=QUIET)
+    assert RunFolder(run).metrics()[-1]["updates"] > 20
+
+
+def test_diverging_is_said_and_the_good_checkpoint_stays(tmp_path, tiny):
+    run = train(tiny, tmp_path / "run", QUIET)
+    good = latest_checkpoint(run / "checkpoints")
+    text = (run / "config.json").read_text()
+    (run / "config.json").write_text(text.replace('"learning_rate": 0.001', '"learning_rate": 1e+30'))
+    with pytest.raises(UserError, match="training diverged"):
+        resume(run, steps=9000, console=QUIET)
+    assert latest_checkpoint(run / "checkpoints") == good
+
+
+class TestFolders:
+    def test_a_run_is_never_overwritten(self, tmp_path, tiny):
+        new_folder(tmp_path / "run", tiny)
+        with pytest.raises(UserError, match="holds this run already: go on with --resume"):
+            new_folder(tmp_path / "run", tiny)
+        with pytest.raises(UserError, match=r"another config \(learner\.batch: 8 ≠ 4\)"):
+            new_folder(tmp_path / "run", replace(tiny, {"learner.batch": 8}))
+
+    def test_other_peoples_folders_are_left_alone(self, tmp_path, tiny):
+        (tmp_path / "letter.txt").write_text("dear")
+        with pytest.raises(UserError, match="exists and is not an empty folder"):
+            new_folder(tmp_path, tiny)
+        with pytest.raises(UserError, match="is not a run: it has no config.json"):
+            resume(tmp_path)
+
+    def test_a_config_of_another_version_is_refused(self, tmp_path):
+        (tmp_path / "config.json").write_text('{"colour": 3}')
+        with pytest.raises(UserError, match="not a config of this version: unknown field colour"):
+            RunFolder(tmp_path).config()
+
+    def test_a_folder_that_cannot_be_made(self, tmp_path, tiny):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(UserError, match="cannot make the run folder"):
+            new_folder(tmp_path / "file" / "run", tiny)
+
+    def test_a_line_cut_short_is_passed_over(self, tmp_path):
+        (tmp_path / "metrics.jsonl").write_text('{"steps": 1}\n{"steps": 2, "suc')
+        assert RunFolder(tmp_path).metrics() == [{"steps": 1}]
+
+
+def start(arguments: list[str], cache: Path) -> subprocess.Popen:
+    """`discern train` in a process of its own, compiled code kept between starts."""
+    settings = {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    return subprocess.Popen(
+        BACKGROUND + arguments, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def wait_for(condition, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline, "nothing happened for two minutes"
+        time.sleep(0.02)
+
+
+def saved_steps(run: Path) -> int:
+    found = sorted((run / "checkpoints").glob("[0-9]*"))
+    return int(found[-1].name) if found else 0
+
+
+def test_killed_at_ten_random_moments_it_always_comes_back(tmp_path):
+    run, chance, saved = tmp_path / "run", random.Random(0), 0
+    for attempt in range(10):
+        arguments = ["--resume", str(run)] if attempt else [*FLAGS, "--run", str(run)]
+        process = start(arguments, tmp_path / "cache")
+        wait_for(lambda before=saved: saved_steps(run) > before, process)
+        time.sleep(chance.uniform(0.0, 0.6))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert saved_steps(run) > saved  # it came back and went on
+        saved = saved_steps(run)
+    loaded = discern.load(run)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(loaded.params))
+    process = start(["--resume", str(run)], tmp_path / "cache")
+    wait_for(lambda: saved_steps(run) > saved, process)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert f"stopped and saved; go on with: discern train --resume {run}" in output
+    steps = [row["steps"] for row in RunFolder(run).metrics()]
+    assert steps == sorted(steps)
+
+
+def test_config_is_part_of_the_public_names():
+    assert discern.preset("arena") == Config(**vars(discern.preset("arena")))

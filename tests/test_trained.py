@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+from rich.console import Console
+
+import discern
+from discern.config import replace
+from discern.run.trained import as_observation
+from discern.types import UserError
+
+SHAPE = (24, 24, 3)
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory):
+    from tests.conftest import TINY
+
+    config = replace(discern.preset("arena"), {**TINY, "steps": 1000})
+    return discern.load(discern.train(config, tmp_path_factory.mktemp("agent") / "run", Console(quiet=True)))
+
+
+def test_reach_returns_the_whole_trajectory(agent):
+    goal = np.full(SHAPE, 90, np.uint8)
+    reached = agent.reach(discern.make_env("arena"), goal, seed=4)
+    assert reached.observations.shape == (6, *SHAPE)
+    assert reached.actions.shape == (5,)
+    assert reached.q_values.shape == (5, 5)
+    np.testing.assert_array_equal(reached.actions, reached.q_values.argmax(-1))
+    assert ((reached.rewards >= 0) & (reached.rewards <= 1)).all()
+    again = agent.reach(discern.make_env("arena", 1, host=True), goal, seed=4)
+    np.testing.assert_array_equal(again.observations, reached.observations)
+
+
+def test_pursue_is_reach_in_a_loop_of_your_own(agent):
+    goal = np.full(SHAPE, 90, np.uint8)
+    reached = agent.reach(discern.make_env("arena"), goal, seed=4)
+    pursuer = agent.pursue(goal)
+    actions = [pursuer.act(frame) for frame in reached.observations[:-1]]
+    np.testing.assert_array_equal(actions, reached.actions)
+    assert pursuer.finished
+    with pytest.raises(UserError, match="5 steps are spent"):
+        pursuer.act(goal)
+
+
+def test_the_reward_of_the_goal_itself_is_one(agent):
+    goal = np.random.default_rng(0).integers(0, 256, SHAPE, dtype=np.uint8)
+    assert agent.reward(goal, goal) == pytest.approx(1.0, abs=1e-3)
+    assert agent.reward(np.stack([goal, goal]), np.stack([goal, goal])).shape == (2,)
+
+
+def test_any_sensible_image_is_a_goal(agent):
+    grey = np.full((50, 30), 128, np.uint8)
+    expected = np.full(SHAPE, 128, np.uint8)
+    for image in (
+        grey,
+        grey[..., None],
+        np.repeat(grey[..., None], 4, -1),
+        grey.astype(np.int64),
+        np.full((24, 24, 3), 128 / 255),
+        np.full((24, 24, 3), 128 / 255, np.float16),
+    ):
+        np.testing.assert_array_equal(agent.image(image), expected)
+    agent.pursue(grey).act(grey)
+
+
+@pytest.mark.parametrize(
+    ("image", "why"),
+    [
+        (np.zeros(5), "must be"),
+        (np.zeros((4, 4, 2), np.uint8), "must be"),
+        (np.zeros((0, 4, 3), np.uint8), "must be"),
+        (np.full((4, 4, 3), 2.0), "floats outside"),
+        (np.full((4, 4, 3), np.nan), "floats outside"),
+        (np.full((4, 4, 3), 300), "integers outside"),
+        (np.full((4, 4, 3), -1), "integers outside"),
+        (np.zeros((4, 4, 3), bool), "must hold bytes or floats"),
+        (np.full((4, 4, 3), "x"), "must hold bytes or floats"),
+        (np.zeros((4, 4, 3), complex), "must hold bytes or floats"),
+        ([[1], [1, 2]], "not an array"),
+    ],
+)
+def test_nonsense_is_refused_clearly(image, why):
+    with pytest.raises(UserError, match=f"the goal .*{why}"):
+        as_observation(image, SHAPE, "the goal")
+
+
+def test_another_world_is_refused(agent):
+    with pytest.raises(UserError, match="this agent lives in arena"):
+        agent.reach(discern.make_env("arena/84"), np.zeros(SHAPE, np.uint8))
+    with pytest.raises(UserError, match="acts in one environment, not 3"):
+        agent.reach(discern.make_env("arena", 3, host=True), np.zeros(SHAPE, np.uint8))
