@@ -187,7 +187,7 @@ def _fast() -> Config:
     return Config(
         network=NetworkConfig(layer_norm=True, bfloat16=True),
         relabel=RelabelConfig(goals=("draw", "random", "hindsight", "other")),
-        learner=LearnerConfig(batch=64, optimiser="adam", learning_rate=1e-3, average_decay=0.99, replay_ratio=4.0),
+        learner=LearnerConfig(batch=64, optimiser="adam", learning_rate=3e-4, average_decay=0.99, replay_ratio=4.0),
     )
 
 
@@ -209,15 +209,15 @@ WORLDS: dict[str, dict[str, Any]] = {
         "network.features": 128,
         "network.lstm": 128,
         "network.time_units": 16,
+        "learner.learning_rate": 1e-3,
     },
     "arena/84": {
-        "steps": 3_000_000,
+        "steps": 2_500_000,
         "actor.environments": 256,
         "actor.horizon": 30,
         "replay_capacity": 20_000,
-        "evaluate_every": 250_000,
+        "evaluate_every": 150_000,
         "network.channels": (32, 64),
-        "learner.batch": 64,
     },
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }

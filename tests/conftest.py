@@ -1,8 +1,16 @@
 """Settings and sizes shared by the tests."""
 
+import os
+import shutil
+import tempfile
+
 import pytest
 
-from discern.config import Config, preset, replace
+COMPILED = tempfile.mkdtemp(prefix="discern-compiled-")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED  # tests and the processes they start compile the same programs
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+
+from discern.config import Config, preset, replace  # noqa: E402
 
 TINY = {
     "minutes": 0.0,
@@ -20,6 +28,10 @@ TINY = {
     "evaluation_goals": 4,
     "evaluate_every": 0,
 }
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(COMPILED, ignore_errors=True)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_any_damage_is_noticed(tmp_path):
     for file in files:
         good = file.read_bytes()
         file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-        with pytest.raises(UserError, match="damaged|not a checkpoint"):
+        with pytest.raises(UserError, match=r"damaged|not a checkpoint"):
             load_checkpoint(path)
         file.write_bytes(good)
     next(file for file in files if file.name != "manifest.json").unlink()

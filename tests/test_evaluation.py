@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from discern.agent.learner import Learner
-from discern.envs import make_env
+from discern.envs import make_env, make_host_env
 from discern.envs.base import Dimension
 from discern.evaluation.achievement import evaluate_policy, reached, score
 from discern.evaluation.figures import draw_curve, draw_goals
@@ -49,7 +49,7 @@ def test_goal_sets_are_fixed():
 @pytest.mark.parametrize("host", [False, True])
 def test_the_random_policy_is_at_chance(tiny, host):
     """Both ways to attempt goals; 100 goals, 10 % of each of two axes: about 4 %."""
-    env = make_env("arena", 32, host=host)
+    env = make_host_env("arena", 32) if host else make_env("arena")
     learner = Learner(tiny, env.spec)
     params = jax.jit(learner.init)(jax.random.key(0), jnp.zeros((16, 24, 24, 3), jnp.uint8)).params
     goals = goal_set(make_env("arena"))
@@ -65,6 +65,8 @@ def test_pictures_are_drawn(tmp_path):
     result = score(goals.measures, goals.images, goals, make_env("arena").spec.dimensions)
     assert result.success == 1.0
     draw_goals(goals, result, tmp_path / "goals.png")
-    draw_curve([{"steps": 0, "success": 0.1, "random": 0.04}, {"steps": 9, "teacher_accuracy": 0.5}], tmp_path / "c.png")
+    draw_curve(
+        [{"steps": 0, "success": 0.1, "random": 0.04}, {"steps": 9, "teacher_accuracy": 0.5}], tmp_path / "c.png"
+    )
     for name in ("goals.png", "c.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

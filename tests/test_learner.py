@@ -39,7 +39,7 @@ def test_the_teacher_does_not_move_the_torso(setting):
         return learner.reward_loss(params, features, jnp.zeros((32, 24, 24, 3), jnp.uint8), batch)[0]
 
     gradient = jax.jit(jax.grad(teacher_loss))(state.params)
-    assert all(not leaf.any() for leaf in jax.tree.leaves({**gradient, "reward": 0.0}))
+    assert not any(leaf.any() for leaf in jax.tree.leaves([gradient["torso"], gradient["core"]]))
     assert any(leaf.any() for leaf in jax.tree.leaves(gradient["reward"]))
 
 
@@ -63,7 +63,9 @@ def test_the_policy_does_not_move_the_teacher(setting):
 def test_hindsight_goals_are_worth_one_and_others_what_the_teacher_says(setting):
     learner, state, batch = setting()
     features = jax.random.normal(jax.random.key(5), (32, 8))
-    rewards = np.asarray(learner.rewards(state.params["reward"], features, jnp.zeros((32, 24, 24, 3), jnp.uint8), batch))
+    rewards = np.asarray(
+        learner.rewards(state.params["reward"], features, jnp.zeros((32, 24, 24, 3), jnp.uint8), batch)
+    )
     assert (rewards[np.asarray(batch.is_hindsight)] == 1.0).all()
     others = rewards[~np.asarray(batch.is_hindsight)]
     assert (others >= 0).all()
@@ -100,7 +102,9 @@ def test_the_average_trails_the_parameters(setting):
     before = state.params["core"]["value"]["kernel"]
     state, _ = jax.jit(learner.update)(state, batch)
     after = state.params["core"]["value"]["kernel"]
-    np.testing.assert_allclose(state.average["core"]["value"]["kernel"], 0.9 * before + 0.1 * after, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(
+        state.average["core"]["value"]["kernel"], 0.9 * before + 0.1 * after, rtol=1e-4, atol=1e-7
+    )
     assert state.agent is state.average
     _, plain, _ = setting(**{"learner.average_decay": 0.0})
     assert plain.agent is plain.params

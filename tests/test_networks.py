@@ -12,7 +12,7 @@ SMALL = NetworkConfig(channels=(4,), kernels=(4,), strides=(4,), features=8, lst
 
 def make(config: NetworkConfig, size: int = 12) -> tuple[Imitator, dict]:
     imitator = Imitator(config, (size, size, 3), actions=3, horizon=5)
-    return imitator, imitator.init(jax.random.key(0))
+    return imitator, jax.jit(imitator.init)(jax.random.key(0))
 
 
 def inputs(batch: int = 2, goals: int = 3, length: int = 5, features: int = 8):
@@ -29,7 +29,7 @@ def test_unrolling_many_goals_equals_stepping_one(layer_norm):
     """What the learner sees of a trajectory is what the actor computed, goal by goal and step by step."""
     imitator, params = make(NetworkConfig(**{**SMALL.__dict__, "layer_norm": layer_norm}))
     observations, goals, actions = inputs()
-    unrolled = imitator.unroll(params, observations, goals, actions)
+    unrolled = jax.jit(imitator.unroll)(params, observations, goals, actions)
     assert unrolled.shape == (2, 3, 5, 3)
     for goal in range(3):
         lstm, previous = initial_lstm((2,), 6), jnp.full(2, -1)

@@ -33,8 +33,11 @@ def goals_of(batch: Batch) -> np.ndarray:
     return np.asarray(rows(batch)[batch.goal_row])[:, :, 0, 0, :2].astype(int)
 
 
+draw = jax.jit(relabel, static_argnums=(3, 4))
+
+
 def make(seed: int = 0, **settings) -> Batch:
-    return relabel(jax.random.key(seed), trajectories(), buffer(), RelabelConfig(**settings), decoys=4)
+    return draw(jax.random.key(seed), trajectories(), buffer(), RelabelConfig(**settings), 4)
 
 
 def test_the_four_kinds_of_goals_are_what_they_say():

@@ -45,7 +45,7 @@ class Learner:
         average = state.average
         if average is not None:
             average = optax.incremental_update(params, average, 1.0 - self.config.average_decay)
-        metrics["gradient_norm"] = optax.global_norm(gradient)
+        metrics["gradient_norm"] = optax.tree.norm(gradient)
         return LearnerState(params, target, average, optimiser, updates), metrics
 
     def loss(self, params: Params, target_params: Params, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:

@@ -1,7 +1,8 @@
 """Worlds to act in; `make_env` is the one place that knows them all."""
 
 from collections.abc import Callable
-from typing import TypeGuard
+
+from typing_extensions import TypeIs
 
 from discern.envs.arena import Arena
 from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep
@@ -17,17 +18,22 @@ WORLDS: dict[str, Callable[[], DeviceEnv]] = {
 }
 
 
-def make_env(name: str, n: int = 1, host: bool = False) -> Env:
-    """The world called `name`; `n` matters to worlds that run on the host, `host` puts any world there."""
+def make_env(name: str, n: int = 1) -> Env:
+    """The world called `name`; worlds that run on the host come as `n` environments."""
     if name not in WORLDS:
         raise UserError(f"there is no world '{name}'; there are: {', '.join(sorted(WORLDS))}")
-    env = WORLDS[name]()
-    return Hosted(env, n) if host else env
+    return WORLDS[name]()
 
 
-def is_host(env: Env) -> TypeGuard[HostEnv]:
+def make_host_env(name: str, n: int) -> HostEnv:
+    """`n` environments on the host, whatever kind of world it is."""
+    env = make_env(name, n)
+    return env if is_host(env) else Hosted(env, n)
+
+
+def is_host(env: Env) -> TypeIs[HostEnv]:
     """Whether the world runs on the host and is stepped with send and recv."""
     return hasattr(env, "send")
 
 
-__all__ = ["DeviceEnv", "Dimension", "Env", "EnvSpec", "HostEnv", "HostStep", "is_host", "make_env"]
+__all__ = ["DeviceEnv", "Dimension", "Env", "EnvSpec", "HostEnv", "HostStep", "is_host", "make_env", "make_host_env"]

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from discern.agent.networks import Imitator
-from discern.agent.policy import act, begin_pursuit
+from discern.agent.policy import Pursuit, act, begin_pursuit
 from discern.envs import Env, is_host
 from discern.envs.base import DeviceEnv, Dimension, HostEnv, reset_worlds, step_worlds
 from discern.evaluation.goal_sets import GoalSet
@@ -55,11 +55,9 @@ def evaluate_policy(
 
 def evaluator(imitator: Imitator, env: Env) -> Callable[..., Score]:
     """`evaluate_policy` for one agent and world, compiled once."""
-    attempt: Callable
-    if is_host(env):
-        attempt = partial(_attempt_on_host, imitator, env)
-    else:
-        attempt = jax.jit(partial(_attempt_on_device, imitator, env))
+    attempt: Callable = (
+        _attempts_on_host(imitator, env) if is_host(env) else jax.jit(partial(_attempt_on_device, imitator, env))
+    )
 
     def evaluate(params: Params, goals: GoalSet, trials: int, epsilon: float = 0.0, seed: int = 0) -> Score:
         wanted = np.tile(np.arange(len(goals.images)), trials)
@@ -109,17 +107,26 @@ def _attempt_on_device(
     return jax.vmap(env.observe)(worlds.state), jax.vmap(env.measure)(worlds.state)
 
 
-def _attempt_on_host(
-    imitator: Imitator, env: HostEnv, params: Params, goals: jax.Array, epsilon: float, key: PRNGKey
-) -> tuple[jax.Array, jax.Array]:
-    """The same beside host environments; M must be their number."""
-    step = env.reset(int(jax.random.randint(key, (), 0, 2**31 - 1)))
-    pursuit = begin_pursuit(imitator.features(params, goals), imitator.config.lstm)
-    decide = jax.jit(
-        lambda pursuit, raw, key: act(imitator, params, pursuit, env.observe(raw), jnp.full(env.size, epsilon), key)
-    )
-    for t in range(imitator.core.horizon):
-        pursuit, actions, _ = decide(pursuit, step.raw, jax.random.fold_in(key, t))
-        env.send(np.asarray(actions))
-        step = env.recv()
-    return env.observe(step.raw), env.measure(step.raw)
+def _attempts_on_host(imitator: Imitator, env: HostEnv) -> Callable:
+    """The same beside host environments, with as many goals at once as there are environments."""
+
+    @jax.jit
+    def begin(params: Params, goals: jax.Array) -> Pursuit:
+        return begin_pursuit(imitator.features(params, goals), imitator.config.lstm)
+
+    @jax.jit
+    def decide(params: Params, pursuit: Pursuit, raw: Any, epsilon: float, key: PRNGKey) -> tuple[Pursuit, jax.Array]:
+        images, epsilons = env.observe(raw), jnp.full(env.size, epsilon)
+        pursuit, actions, _ = act(imitator, params, pursuit, images, epsilons, key)
+        return pursuit, actions
+
+    def attempt(params: Params, goals: jax.Array, epsilon: float, key: PRNGKey) -> tuple[jax.Array, jax.Array]:
+        step = env.reset(int(jax.random.randint(key, (), 0, 2**31 - 1)))
+        pursuit = begin(params, goals)
+        for t in range(imitator.core.horizon):
+            pursuit, actions = decide(params, pursuit, step.raw, epsilon, jax.random.fold_in(key, t))
+            env.send(np.asarray(actions))
+            step = env.recv()
+        return env.observe(step.raw), env.measure(step.raw)
+
+    return attempt

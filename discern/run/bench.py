@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from discern.agent.relabel import relabel
 from discern.config import Config
-from discern.envs import is_host
+from discern.envs import HostEnv, is_host, make_host_env
 from discern.envs.base import DeviceEnv, reset_worlds, step_worlds
 from discern.run.replay import sample
 from discern.run.report import machine
@@ -76,8 +77,8 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
 def _world_rate(loop: Loop, seconds: float) -> float:
     """Steps a second of the world alone, pixels included, under random actions."""
     n = loop.config.actor.environments
-    if is_host(loop.env):
-        raise NotImplementedError("host worlds are timed by their own module")
+    if is_host(loop.env) or loop.config.actor.host:
+        return _host_world_rate(make_host_env(loop.config.env, n), seconds)
     env: DeviceEnv = loop.env
     length = 32
 
@@ -92,6 +93,19 @@ def _world_rate(loop: Loop, seconds: float) -> float:
 
     worlds = reset_worlds(env, jax.random.key(0), n)
     return _rate(lambda: play(worlds, jax.random.key(0)), seconds) * n * length
+
+
+def _host_world_rate(env: HostEnv, seconds: float) -> float:
+    observe, chance = jax.jit(env.observe), np.random.default_rng(0)
+    env.reset(0)
+
+    def step() -> jax.Array:
+        env.send(chance.integers(0, env.spec.actions, env.size, dtype=np.int32))
+        return observe(env.recv().raw)
+
+    rate = _rate(step, seconds) * env.size
+    env.close()
+    return rate
 
 
 def _rate(call: Callable[[], Any], seconds: float) -> float:

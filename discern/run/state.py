@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from discern.agent.learner import policy_part
 from discern.run.actor import Collecting, Memory
@@ -32,7 +33,8 @@ COUNTERS = ("turn", "steps", "updates_owed", "learning", "seconds", "random_succ
 
 
 def save_state(folder: RunFolder, state: TrainState, with_replay: bool) -> Path:
-    """Saves everything, or without replay a small checkpoint: average and optimiser in bfloat16, no target network.
+    """Saves everything; or, without replay, a small checkpoint that leaves out what is soon there again: the
+    target network and Adam's momentum, with the average and the optimiser's second moments in bfloat16.
 
     Refuses to save parameters that are no longer finite, so that the last good checkpoint stays the newest.
     """
@@ -48,7 +50,7 @@ def save_state(folder: RunFolder, state: TrainState, with_replay: bool) -> Path:
         tree["learner"] = state.learner._replace(
             target_params=None,
             average=jax.tree.map(_halve, state.learner.average),
-            optimiser=jax.tree.map(_halve, state.learner.optimiser),
+            optimiser=jax.tree.map(_halve, _without_momentum(state.learner.optimiser)),
         )
     counters = {name: getattr(state, name) for name in COUNTERS}
     return save_checkpoint(folder.checkpoints, state.steps, tree, {"counters": counters, "replay": with_replay})
@@ -65,7 +67,9 @@ def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
         replay = fill(fresh.memory.replay, arrays, "replay.", path)
         collecting = fill(fresh.collecting, arrays, "collecting.", path)
         return TrainState(learner, collecting, Memory(replay, goals), **counters)
-    learner = fill(fresh.learner._replace(target_params=None), arrays, "learner.", path)
+    saved = fresh.learner._replace(target_params=None, optimiser=_without_momentum(fresh.learner.optimiser))
+    learner = fill(saved, arrays, "learner.", path)
+    learner = learner._replace(optimiser=_with_momentum_of(learner.optimiser, fresh.learner.optimiser))
     if fresh.learner.target_params is not None:
         learner = learner._replace(target_params=jax.tree.map(jnp.copy, policy_part(learner.params)))
     memory = Memory(fresh.memory.replay, goals)
@@ -79,6 +83,16 @@ def load_params(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, Path
     averaged = any(name.startswith("learner.average.") for name in arrays)
     prefix = "learner.average." if averaged else "learner.params."
     return fill(template, arrays, prefix, path), arrays["goals.images"], path
+
+
+def _without_momentum(optimiser: Any) -> Any:
+    has_one = optax.tree_utils.tree_get(optimiser, "mu", None) is not None
+    return optax.tree_utils.tree_set(optimiser, mu=None) if has_one else optimiser
+
+
+def _with_momentum_of(optimiser: Any, fresh: Any) -> Any:
+    momentum = optax.tree_utils.tree_get(fresh, "mu", None)
+    return optimiser if momentum is None else optax.tree_utils.tree_set(optimiser, mu=momentum)
 
 
 def _halve(leaf: jax.Array) -> jax.Array:

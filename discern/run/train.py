@@ -2,7 +2,6 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ from rich.console import Console
 from discern.agent.learner import Learner
 from discern.agent.relabel import relabel
 from discern.config import Config
-from discern.envs import is_host, make_env
+from discern.envs import Env, is_host, make_env, make_host_env
 from discern.run.actor import Collector, DeviceCollector, HostCollector, Memory
 from discern.run.folder import new_folder, resumed_folder
 from discern.run.replay import empty_replay, refuse_if_too_large, sample
@@ -85,13 +84,13 @@ class Loop:
         return state, jax.tree.map(jnp.mean, metrics)
 
 
-def make_collector(config: Config, env: Any, learner: Learner) -> Collector:
+def make_collector(config: Config, env: Env, learner: Learner) -> Collector:
     """Inside jit where the world can live there; else two groups of environments that take turns."""
     if not is_host(env) and not config.actor.host:
         return DeviceCollector(config, env, learner.imitator)
     n = config.actor.environments
     sizes = [n - n // 2, n // 2] if n > 1 else [n]
-    return HostCollector(config, [make_env(config.env, size, host=True) for size in sizes], learner.imitator)
+    return HostCollector(config, [make_host_env(config.env, size) for size in sizes], learner.imitator)
 
 
 def train(config: Config, run: str | Path | None = None, console: Console | None = None) -> Path:

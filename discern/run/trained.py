@@ -12,7 +12,7 @@ from discern.agent.learner import Learner
 from discern.agent.policy import act, begin_pursuit
 from discern.config import Config
 from discern.envs import Env, is_host, make_env
-from discern.envs.base import DeviceEnv, EnvSpec, Hosted
+from discern.envs.base import EnvSpec, Hosted
 from discern.run.folder import RunFolder
 from discern.run.state import load_params
 from discern.types import Frames, Params, UserError
@@ -62,7 +62,7 @@ class Agent:
                 f"this agent lives in {self.spec.name}: images {self.spec.image_shape}, {self.spec.actions} actions; "
                 f"{env.spec.name} has {env.spec.image_shape} and {env.spec.actions}"
             )
-        host = env if is_host(env) else Hosted(_as_device(env), 1)
+        host = env if is_host(env) else Hosted(env, 1)
         if host.size != 1:
             raise UserError(f"reach() acts in one environment, not {host.size}: make_env(name, 1)")
         pursuer = self.pursue(goal)
@@ -79,12 +79,14 @@ class Agent:
 
     def reward(self, observation: np.ndarray, goal: np.ndarray) -> np.ndarray:
         """How much an observation achieves the goal, in [0, 1]; both may have the same leading axes."""
-        wanted = self.spec.image_shape
-        observation = np.asarray(observation)
-        if observation.dtype == np.uint8 and observation.shape[-3:] == wanted and observation.shape == np.shape(goal):
-            return np.asarray(self._reward(self.params, jnp.asarray(observation), jnp.asarray(goal)))
-        one, other = self.image(observation, "the observation"), self.image(goal, "the goal")
-        return np.asarray(self._reward(self.params, jnp.asarray(one[None]), jnp.asarray(other[None])))[0]
+        observation, goal = np.asarray(observation), np.asarray(goal)
+        many = observation.ndim > 3 and observation.shape == goal.shape
+        if not many:
+            observation, goal = self.image(observation, "the observation")[None], self.image(goal, "the goal")[None]
+        elif observation.dtype != np.uint8 or goal.dtype != np.uint8 or observation.shape[-3:] != self.spec.image_shape:
+            raise UserError(f"many images at once must be uint8 [..., {', '.join(map(str, self.spec.image_shape))}]")
+        rewards = np.asarray(self._reward(self.params, jnp.asarray(observation), jnp.asarray(goal)))
+        return rewards if many else rewards[0]
 
     def image(self, image: np.ndarray, what: str = "the image") -> np.ndarray:
         """The image as the agent sees it, uint8 [H, W, 3]: any size, bytes or floats in [0, 1], grey, RGB or RGBA."""
@@ -154,8 +156,3 @@ def as_observation(image: np.ndarray, shape: tuple[int, int, int], what: str) ->
     if array.shape != shape:
         array = np.asarray(Image.fromarray(array).resize((shape[1], shape[0]), Image.Resampling.BOX))
     return array
-
-
-def _as_device(env: Env) -> DeviceEnv:
-    assert not is_host(env)
-    return env
