@@ -17,6 +17,7 @@ USAGE = """discern learns to bring about any goal image, with no reward and no d
   discern train [ENV] [--config fast|paper] [--run DIR] [--steps N] [--minutes M] [--seed S] [--any.field VALUE]
   discern train --resume RUN [--steps N] [--minutes M]
   discern evaluate RUN [--goals SET] [--trials N] [--json]
+  discern export RUN DEST
   discern bench [ENV] [--seconds S] [--json] [--any.field VALUE]
   discern doctor [--json]
 
@@ -40,6 +41,14 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class Export:
+    """Write a run's agent alone, without what only training needs, into a new folder."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    dest: Annotated[Path, tyro.conf.Positional]
+
+
+@dataclass(frozen=True)
 class Doctor:
     """Look at this machine: devices, versions, what is missing and how to get it, and a speed check."""
 
@@ -49,7 +58,7 @@ class Doctor:
 
 def main() -> None:
     """Runs the command; what the user can mend is one sentence on standard error and exit code 2."""
-    commands = {"train": _train, "evaluate": _evaluate, "bench": _bench, "doctor": _doctor}
+    commands = {"train": _train, "evaluate": _evaluate, "export": _export, "bench": _bench, "doctor": _doctor}
     name, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
     if name not in commands:
         print(USAGE)
@@ -100,6 +109,13 @@ def _evaluate(arguments: list[str]) -> None:
     print(f"{'whole goal':>12}  {report['success']:7.1%}  {report['random']:7.1%}")
     for name, share in report["per_dimension"].items():
         print(f"{name:>12}  {share:7.1%}  {report['random_per_dimension'][name]:7.1%}")
+
+
+def _export(arguments: list[str]) -> None:
+    from discern.run.trained import load
+
+    wanted = tyro.cli(Export, args=arguments, prog="discern export")
+    print(load(wanted.run).save(wanted.dest))
 
 
 def _doctor(arguments: list[str]) -> None:

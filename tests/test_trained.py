@@ -89,3 +89,14 @@ def test_another_world_is_refused(agent):
         agent.reach(discern.make_env("arena/84"), np.zeros(SHAPE, np.uint8))
     with pytest.raises(UserError, match="acts in one environment, not 3"):
         agent.reach(make_host_env("arena", 3), np.zeros(SHAPE, np.uint8))
+
+
+def test_an_agent_can_be_handed_on(agent, tmp_path):
+    goal = np.full(SHAPE, 90, np.uint8)
+    small = discern.load(agent.save(tmp_path / "small"))
+    assert small.config == agent.config
+    assert small.steps == agent.steps >= 1000
+    np.testing.assert_array_equal(small.goal_images, agent.goal_images)
+    assert small.reward(goal, goal // 2) == pytest.approx(agent.reward(goal, goal // 2), abs=0.02)
+    with pytest.raises(UserError, match="holds an agent alone"):
+        discern.resume(tmp_path / "small", steps=2000)

@@ -60,6 +60,8 @@ def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
     """The newest checkpoint's state; what it does not hold comes from the fresh one."""
     path = latest_checkpoint(folder.checkpoints)
     arrays, about = load_checkpoint(path)
+    if about.get("agent_only"):
+        raise UserError(f"{folder.path} holds an agent alone: it can be evaluated, not trained further")
     counters = about["counters"]
     goals = fill(fresh.memory.goals, arrays, "goals.", path)
     if about["replay"]:
@@ -76,13 +78,19 @@ def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
     return TrainState(learner, fresh.collecting, memory, **{**counters, "learning": False})
 
 
-def load_params(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, Path]:
-    """The newest checkpoint's agent and goal images, and where they were."""
+def save_agent(folder: RunFolder, params: Any, goal_images: np.ndarray, steps: int) -> Path:
+    """A checkpoint of the agent alone, in bfloat16: it can be loaded and evaluated, not trained further."""
+    tree = {"learner": {"params": jax.tree.map(_halve, params)}, "goals": {"images": goal_images}}
+    return save_checkpoint(folder.checkpoints, steps, tree, {"agent_only": True, "counters": {"steps": steps}})
+
+
+def load_agent(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, int]:
+    """The newest checkpoint's agent, its goal images, and the steps it was trained for."""
     path = latest_checkpoint(folder.checkpoints)
-    arrays, _ = load_checkpoint(path)
+    arrays, about = load_checkpoint(path)
     averaged = any(name.startswith("learner.average.") for name in arrays)
     prefix = "learner.average." if averaged else "learner.params."
-    return fill(template, arrays, prefix, path), arrays["goals.images"], path
+    return fill(template, arrays, prefix, path), arrays["goals.images"], about["counters"]["steps"]
 
 
 def _without_momentum(optimiser: Any) -> Any:

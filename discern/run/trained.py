@@ -13,8 +13,8 @@ from discern.agent.policy import act, begin_pursuit
 from discern.config import Config
 from discern.envs import Env, is_host, make_env
 from discern.envs.base import EnvSpec, Hosted
-from discern.run.folder import RunFolder
-from discern.run.state import load_params
+from discern.run.folder import RunFolder, new_folder
+from discern.run.state import load_agent, save_agent
 from discern.types import Frames, Params, UserError
 
 
@@ -31,9 +31,9 @@ class Reached(NamedTuple):
 class Agent:
     """A goal-reaching policy and its learned reward."""
 
-    def __init__(self, config: Config, spec: EnvSpec, params: Params, goal_images: np.ndarray):
+    def __init__(self, config: Config, spec: EnvSpec, params: Params, goal_images: np.ndarray, steps: int):
         self.config, self.spec, self.params = config, spec, params
-        self.goal_images = goal_images
+        self.goal_images, self.steps = goal_images, steps
         self.learner = Learner(config, spec)
         self.horizon = config.actor.horizon
         imitator = self.learner.imitator
@@ -88,6 +88,12 @@ class Agent:
         rewards = np.asarray(self._reward(self.params, jnp.asarray(observation), jnp.asarray(goal)))
         return rewards if many else rewards[0]
 
+    def save(self, path: str | Path) -> Path:
+        """Writes the agent alone into a new folder, small enough to hand on; `load` reads it."""
+        folder = new_folder(path, self.config)
+        save_agent(folder, self.params, self.goal_images, self.steps)
+        return folder.path
+
     def image(self, image: np.ndarray, what: str = "the image") -> np.ndarray:
         """The image as the agent sees it, uint8 [H, W, 3]: any size, bytes or floats in [0, 1], grey, RGB or RGBA."""
         return as_observation(image, self.spec.image_shape, what)
@@ -127,8 +133,7 @@ def load(run: str | Path) -> Agent:
     learner = Learner(config, spec)
     goals = jax.ShapeDtypeStruct((config.goal_buffer.capacity, *spec.image_shape), jnp.uint8)
     template = jax.eval_shape(learner.init, jax.random.key(0), goals).params
-    params, goal_images, _ = load_params(folder, template)
-    return Agent(config, spec, params, goal_images)
+    return Agent(config, spec, *load_agent(folder, template))
 
 
 def as_observation(image: np.ndarray, shape: tuple[int, int, int], what: str) -> np.ndarray:
