@@ -71,8 +71,14 @@ def main() -> None:
     except UserError as error:
         print(f"discern: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("discern: interrupted before there was anything to save", file=sys.stderr)
+        sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
+    except OSError as error:
+        print(f"discern: {error.strerror or error} {error.filename or ''}".rstrip(), file=sys.stderr)
+        sys.exit(2)
 
 
 def _train(arguments: list[str]) -> None:

@@ -172,31 +172,18 @@ def _first_problem(config: Config) -> str | None:
     return next((problem for problem, holds in checks.items() if not holds), None)
 
 
-def preset(env: str, name: ConfigName = "fast") -> Config:
-    """The configuration `name` for the world `env`: how to learn, sized for that world."""
-    if name == "paper":
-        return _sized(_paper(), env)
-    return _sized(_fast(), env)
+FAST: dict[str, Any] = {
+    "network.layer_norm": True,
+    "network.bfloat16": True,
+    "relabel.goals": ("draw", "random", "hindsight", "other"),
+    "learner.batch": 64,
+    "learner.optimiser": "adam",
+    "learner.learning_rate": 3e-4,
+    "learner.average_decay": 0.99,
+    "learner.replay_ratio": 4.0,
+}
 
-
-def _paper() -> Config:
-    return Config()
-
-
-def _fast() -> Config:
-    return Config(
-        network=NetworkConfig(layer_norm=True, bfloat16=True),
-        relabel=RelabelConfig(goals=("draw", "random", "hindsight", "other")),
-        learner=LearnerConfig(batch=64, optimiser="adam", learning_rate=3e-4, average_decay=0.99, replay_ratio=4.0),
-    )
-
-
-def _sized(config: Config, env: str) -> Config:
-    sizes = WORLDS.get(env, WORLDS.get(env.split("/")[0], {}))
-    return replace(config, {"env": env, **sizes})
-
-
-WORLDS: dict[str, dict[str, Any]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "arena": {
         "minutes": 4.0,
         "actor.environments": 64,
@@ -209,11 +196,9 @@ WORLDS: dict[str, dict[str, Any]] = {
         "network.features": 128,
         "network.lstm": 128,
         "network.time_units": 16,
-        "learner.learning_rate": 1e-3,
     },
     "arena/84": {
         "steps": 2_500_000,
-        "actor.environments": 256,
         "actor.horizon": 30,
         "replay_capacity": 20_000,
         "evaluate_every": 150_000,
@@ -221,6 +206,17 @@ WORLDS: dict[str, dict[str, Any]] = {
     },
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
+
+FAST_IN: dict[str, dict[str, Any]] = {"arena": {"learner.learning_rate": 1e-3}}
+
+
+def preset(env: str, name: ConfigName = "fast") -> Config:
+    """The configuration `name`, sized for the world `env`: what is said of a world, or else of its suite."""
+    suite = env.split("/")[0]
+    changes = SIZES.get(env, SIZES.get(suite, {}))
+    if name == "fast":
+        changes = FAST | changes | FAST_IN.get(env, {})
+    return replace(Config(), {"env": env, **changes})
 
 
 def replace(config: Config, changes: dict[str, Any]) -> Config:

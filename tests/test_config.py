@@ -19,7 +19,9 @@ def test_both_configurations_fit_every_world():
         for name in ("fast", "paper"):
             assert preset(env, name).env == env
     assert preset("arena", "fast").relabel.goals == ("draw", "random", "hindsight", "other")
-    assert preset("arena", "paper").relabel.goals == ("draw",)
+    paper, fast = preset("arena", "paper"), preset("arena", "fast")
+    assert (paper.relabel.goals, paper.learner, paper.network.layer_norm) == (("draw",), Config().learner, False)
+    assert (paper.actor, paper.network.lstm) == (fast.actor, fast.network.lstm)  # the world's size is the same
 
 
 def test_json_brings_everything_back():

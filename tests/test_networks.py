@@ -111,12 +111,7 @@ def test_a_torso_without_overlap_is_a_convolution():
 
 
 @pytest.mark.parametrize(
-    "config",
-    [
-        NetworkConfig(),
-        NetworkConfig(bfloat16=True),
-        NetworkConfig(torso="residual", channels=(4, 8, 8)),
-    ],
+    "config", [NetworkConfig(), NetworkConfig(bfloat16=True), NetworkConfig(torso="residual", channels=(4, 8, 8))]
 )
 def test_both_torsos_see_atari_frames(config):
     imitator = Imitator(config, (84, 84, 3), actions=18, horizon=50)

@@ -130,7 +130,9 @@ def test_diverging_is_said_and_the_good_checkpoint_stays(tmp_path, tiny):
 
 class TestFolders:
     def test_a_run_is_never_overwritten(self, tmp_path, tiny):
-        new_folder(tmp_path / "run", tiny)
+        folder = new_folder(tmp_path / "run", tiny)
+        assert new_folder(tmp_path / "run", tiny).path == folder.path  # nothing was saved yet: start again
+        folder.checkpoints.mkdir()
         with pytest.raises(UserError, match="holds this run already: go on with --resume"):
             new_folder(tmp_path / "run", tiny)
         with pytest.raises(UserError, match=r"another config \(learner\.batch: 8 ≠ 4\)"):

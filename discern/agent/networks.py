@@ -92,12 +92,7 @@ class Core(nn.Module):
         self.norm = nn.LayerNorm() if c.layer_norm else None
 
     def step(
-        self,
-        lstm: LstmState,
-        observation: jax.Array,
-        goal: jax.Array,
-        clock: jax.Array,
-        previous_action: jax.Array,
+        self, lstm: LstmState, observation: jax.Array, goal: jax.Array, clock: jax.Array, previous_action: jax.Array
     ) -> tuple[LstmState, jax.Array]:
         """One step of acting: [N, F], [N, F], int [N], int [N] (−1: none yet) → Q [N, A]."""
         gates = self._of_step(observation, clock, previous_action) + self.goal_share(goal)

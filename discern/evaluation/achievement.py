@@ -41,13 +41,7 @@ def reached(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension,
 
 
 def evaluate_policy(
-    imitator: Imitator,
-    params: Params,
-    env: Env,
-    goals: GoalSet,
-    trials: int,
-    epsilon: float = 0.0,
-    seed: int = 0,
+    imitator: Imitator, params: Params, env: Env, goals: GoalSet, trials: int, epsilon: float = 0.0, seed: int = 0
 ) -> Score:
     """Every goal, `trials` times, each from a fresh start; ε = 1 is the random policy."""
     return evaluator(imitator, env)(params, goals, trials, epsilon, seed)

@@ -44,11 +44,7 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
     memory = owned[0].memory
     draw = jax.jit(
         lambda key, memory: relabel(
-            key,
-            sample(memory.replay, key, config.learner.batch),
-            memory.goals,
-            config.relabel,
-            config.reward.decoys,
+            key, sample(memory.replay, key, config.learner.batch), memory.goals, config.relabel, config.reward.decoys
         )
     )
     sampling = _rate(lambda: draw(jax.random.key(0), memory), seconds)

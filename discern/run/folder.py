@@ -51,9 +51,11 @@ def new_folder(path: str | Path | None, config: Config) -> RunFolder:
             raise UserError(
                 f"{folder.path} holds a run with another config ({'; '.join(changed[:3])}): choose another --run"
             )
-        raise UserError(
-            f"{folder.path} holds this run already: go on with --resume {folder.path}, or choose another --run"
-        )
+        if folder.checkpoints.exists():
+            raise UserError(
+                f"{folder.path} holds this run already: go on with --resume {folder.path}, or choose another --run"
+            )
+        return folder  # it was stopped before it had saved anything
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise UserError(f"{folder.path} exists and is not an empty folder: choose another --run")
     try:
@@ -69,9 +71,7 @@ def resumed_folder(path: str | Path, steps: int | None, minutes: float | None) -
     folder = RunFolder(path)
     config = folder.config()
     longer = replace(
-        config,
-        steps=config.steps if steps is None else steps,
-        minutes=config.minutes if minutes is None else minutes,
+        config, steps=config.steps if steps is None else steps, minutes=config.minutes if minutes is None else minutes
     )
     if longer != config:
         folder.config_file.write_text(to_json(longer))

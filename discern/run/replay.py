@@ -71,20 +71,13 @@ def commit(replay: Replay, slot: jax.Array, whole: jax.Array) -> tuple[Replay, j
     freed = replay.queue[place]
     queue = replay.queue.at[jnp.where(whole, place, capacity)].set(slot, mode="drop")
     replay = replay._replace(
-        queue=queue,
-        head=(replay.head + count) % capacity,
-        filled=jnp.minimum(replay.filled + count, capacity),
+        queue=queue, head=(replay.head + count) % capacity, filled=jnp.minimum(replay.filled + count, capacity)
     )
     return replay, jnp.where(whole, freed, slot)
 
 
 def begin(
-    replay: Replay,
-    slot: jax.Array,
-    starts: jax.Array,
-    images: jax.Array,
-    goal: jax.Array,
-    goal_slot: jax.Array,
+    replay: Replay, slot: jax.Array, starts: jax.Array, images: jax.Array, goal: jax.Array, goal_slot: jax.Array
 ) -> Replay:
     """Where `starts` [N], the frame is the first of a new trajectory towards the goal."""
     stored = replay.stored

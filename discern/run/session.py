@@ -1,5 +1,6 @@
 """One stretch of a run: turns until the budget is spent or someone asks to stop; looking, logging, saving between."""
 
+import math
 import signal
 import threading
 import time
@@ -18,7 +19,7 @@ from discern.evaluation.goal_sets import goal_set
 from discern.run.actor import Collector
 from discern.run.folder import RunFolder
 from discern.run.metrics import Metrics, Rates
-from discern.run.state import TrainState, save_state
+from discern.run.state import TrainState, diverged, save_state
 from discern.types import StoppedError
 
 
@@ -74,6 +75,9 @@ class Session:
 
     def spend(self) -> Path:
         """Spends the budget, saves, draws, and returns the run's folder."""
+        self.console.print(
+            f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
+        )
         after_step = self.state.steps if self.resumed else None
         try:
             with Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
@@ -125,12 +129,14 @@ class Session:
         self.last_save = time.monotonic()
 
     def log(self, metrics: Metrics, learned: dict[str, jax.Array], score: Score | None) -> None:
-        state = self.state
+        state, values = self.state, jax.device_get(learned)
+        if not all(math.isfinite(value) for value in values.values()):
+            raise diverged(self.folder, state.steps)
         updates = int(state.learner.updates)
         row: dict[str, Any] = {"steps": state.steps, "updates": updates, "seconds": state.seconds}
         row |= {"compile_seconds": self.compile_seconds, "seconds_left": self.seconds_left()}
         row |= self.rates.read(state.steps, updates, self.loop.trained_per_update)
-        row |= self.loop.collector.counts(state.collecting) | jax.device_get(learned)
+        row |= self.loop.collector.counts(state.collecting) | values
         row |= {"parameter_lag": self.loop.parameter_lag(), "random": state.random_success}
         if score is not None:
             row |= {"success": score.success, "per_dimension": score.per_dimension}

@@ -10,7 +10,7 @@ import optax
 
 from discern.agent.learner import policy_part
 from discern.run.actor import Collecting, Memory
-from discern.run.checkpoint import fill, latest_checkpoint, load_checkpoint, save_checkpoint
+from discern.run.checkpoint import fill, latest_checkpoint, list_checkpoints, load_checkpoint, save_checkpoint
 from discern.run.folder import RunFolder
 from discern.types import LearnerState, UserError
 
@@ -39,10 +39,7 @@ def save_state(folder: RunFolder, state: TrainState, with_replay: bool) -> Path:
     Refuses to save parameters that are no longer finite, so that the last good checkpoint stays the newest.
     """
     if not all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(state.learner.params)):
-        raise UserError(
-            f"training diverged before step {state.steps:,}: parameters are no longer finite; "
-            f"the last good checkpoint is in {folder.checkpoints}; try a smaller --learner.learning-rate"
-        )
+        raise diverged(folder, state.steps)
     tree: dict[str, Any] = {"goals": state.memory.goals}
     if with_replay:
         tree |= {"learner": state.learner, "replay": state.memory.replay, "collecting": state.collecting}
@@ -54,6 +51,13 @@ def save_state(folder: RunFolder, state: TrainState, with_replay: bool) -> Path:
         )
     counters = {name: getattr(state, name) for name in COUNTERS}
     return save_checkpoint(folder.checkpoints, state.steps, tree, {"counters": counters, "replay": with_replay})
+
+
+def diverged(folder: RunFolder, steps: int) -> UserError:
+    """What to say when parameters or losses are no longer finite."""
+    saved = list_checkpoints(folder.checkpoints)
+    kept = f"; the last good checkpoint is {saved[-1]}" if saved else ""
+    return UserError(f"training diverged before step {steps:,}: try a smaller --learner.learning-rate{kept}")
 
 
 def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
