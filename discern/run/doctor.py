@@ -11,7 +11,6 @@ import jax
 
 from discern.config import preset, replace
 from discern.run.bench import bench
-from discern.run.report import machine
 
 PARTS = {
     "flax": "",
@@ -43,7 +42,6 @@ def examine() -> dict[str, Any]:
         "versions": {"jax": jax.__version__, **found},
         "missing": missing,
         "free_disk_gib": round(shutil.disk_usage(Path.cwd()).free / 2**30, 1),
-        "machine": machine(),
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any, Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from discern.run.folder import RunFolder
@@ -37,7 +38,7 @@ class Metrics:
         self._keep_until(folder, after_step)
         self._file: TextIO = folder.metrics_file.open("a")
         self._board = _tensorboard(folder)
-        self._live = Live(console=self.console, refresh_per_second=4, transient=True)
+        self._live = Live("compiling …", console=self.console, refresh_per_second=4, transient=True)
 
     @staticmethod
     def _keep_until(folder: RunFolder, after_step: int | None) -> None:
@@ -64,6 +65,9 @@ class Metrics:
         shown = {name: form.format(self.latest[name]) for name, form in SHOWN.items() if name in self.latest}
         if self.console.is_terminal:
             table = Table.grid(padding=(0, 2))
+            table.add_row(
+                "budget spent", ProgressBar(total=1.0, completed=self.latest.get("budget_spent", 0.0), width=40)
+            )
             for name, value in shown.items():
                 table.add_row(name.replace("_", " "), value)
             self._live.update(table)

@@ -14,7 +14,6 @@ from discern.agent.learner import Learner
 from discern.config import Config
 from discern.envs import Env
 from discern.evaluation.achievement import Score, evaluator
-from discern.evaluation.figures import draw_curve, draw_goals
 from discern.evaluation.goal_sets import goal_set
 from discern.run.actor import Collector
 from discern.run.folder import RunFolder
@@ -75,6 +74,8 @@ class Session:
 
     def spend(self) -> Path:
         """Spends the budget, saves, draws, and returns the run's folder."""
+        from discern.evaluation.figures import draw_curve, draw_goals  # matplotlib is a third of the start-up time
+
         self.console.print(
             f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
         )
@@ -82,6 +83,9 @@ class Session:
         try:
             with Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
                 self.run(metrics, stop)
+                if stop.signal is not None:
+                    advice = f"stopped and saved; go on with: discern train --resume {self.folder.path}"
+                    raise StoppedError(advice, stop.signal)
                 score = self.score(trials=max(5, self.config.evaluation_trials))
                 self.log(metrics, {}, score)
         finally:
@@ -93,8 +97,6 @@ class Session:
             f"(random policy {self.state.random_success:.1%}); see {self.folder.path}/goals.png",
             soft_wrap=True,
         )
-        if stop.signal is not None:
-            raise StoppedError(f"stopped and saved; go on with: discern train --resume {self.folder.path}", stop.signal)
         return self.folder.path
 
     def run(self, metrics: Metrics, stop: Stop) -> None:
@@ -117,8 +119,13 @@ class Session:
         self.save()
 
     def finished(self) -> bool:
-        steps, minutes = self.config.steps, self.config.minutes
-        return bool((steps and self.state.steps >= steps) or (minutes and self.state.seconds >= 60 * minutes))
+        return self.budget_spent() >= 1.0
+
+    def budget_spent(self) -> float:
+        """By the tighter of the two budgets; 0 where there is none."""
+        by_steps = self.state.steps / self.config.steps if self.config.steps else 0.0
+        by_time = self.state.seconds / (60 * self.config.minutes) if self.config.minutes else 0.0
+        return max(by_steps, by_time)
 
     def score(self, trials: int | None = None) -> Score:
         self.evaluate_at = self.state.steps + self.config.evaluate_every
@@ -134,7 +141,9 @@ class Session:
             raise diverged(self.folder, state.steps)
         updates = int(state.learner.updates)
         row: dict[str, Any] = {"steps": state.steps, "updates": updates, "seconds": state.seconds}
-        row |= {"compile_seconds": self.compile_seconds, "seconds_left": self.seconds_left()}
+        spent = self.budget_spent()
+        seconds_left = state.seconds * (1 / spent - 1) if 0 < spent < 1 else 0.0
+        row |= {"compile_seconds": self.compile_seconds, "budget_spent": spent, "seconds_left": seconds_left}
         row |= self.rates.read(state.steps, updates, self.loop.trained_per_update)
         row |= self.loop.collector.counts(state.collecting) | values
         row |= {"parameter_lag": self.loop.parameter_lag(), "random": state.random_success}
@@ -142,12 +151,3 @@ class Session:
             row |= {"success": score.success, "per_dimension": score.per_dimension}
         metrics.write(row)
         self.last_log = time.monotonic()
-
-    def seconds_left(self) -> float:
-        """By the tighter of the two budgets; 0 where there is none."""
-        state, estimates = self.state, []
-        if self.config.minutes:
-            estimates.append(60 * self.config.minutes - state.seconds)
-        if self.config.steps:
-            estimates.append((self.config.steps - state.steps) * state.seconds / max(state.steps, 1))
-        return max(0.0, min(estimates, default=0.0))
