@@ -187,12 +187,5 @@ def _print(report: dict[str, Any], as_json: bool) -> None:
         return
     for name, value in report.items():
         if isinstance(value, dict):
-            print(f"{name.replace('_', ' ')}:")
-            for key, entry in value.items():
-                print(f"  {key}: {entry}")
-        else:
-            print(
-                f"{name.replace('_', ' ')}: {value:,}"
-                if isinstance(value, int)
-                else f"{name.replace('_', ' ')}: {value}"
-            )
+            value = "".join(f"\n  {key}: {entry}" for key, entry in value.items())
+        print(f"{name.replace('_', ' ')}: {value}")

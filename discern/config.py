@@ -185,7 +185,8 @@ FAST: dict[str, Any] = {
 
 SIZES: dict[str, dict[str, Any]] = {
     "arena": {
-        "minutes": 4.0,
+        "steps": 640_000,
+        "minutes": 9.0,
         "actor.environments": 64,
         "actor.horizon": 20,
         "replay_capacity": 4096,
@@ -261,19 +262,12 @@ def _build(kind: Any, values: Any, path: str) -> Any:
 
 def differences(ours: Config, theirs: Config) -> list[str]:
     """The dotted fields in which two configs differ, each with both values."""
-    return [
-        f"{path}: {mine} ≠ {yours}"
-        for (path, mine), (_, yours) in zip(_flat(ours), _flat(theirs), strict=True)
-        if mine != yours
-    ]
+    mine, yours = _flat(dataclasses.asdict(ours)), _flat(dataclasses.asdict(theirs))
+    return [f"{path}: {mine[path]} ≠ {yours[path]}" for path in mine if mine[path] != yours[path]]
 
 
-def _flat(config: Any, path: str = "") -> list[tuple[str, Any]]:
-    pairs: list[tuple[str, Any]] = []
-    for entry in dataclasses.fields(config):
-        value = getattr(config, entry.name)
-        if dataclasses.is_dataclass(value):
-            pairs += _flat(value, f"{path}{entry.name}.")
-        else:
-            pairs.append((path + entry.name, value))
-    return pairs
+def _flat(values: dict[str, Any], path: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{path}{name}.") if isinstance(value, dict) else {path + name: value}
+    return flat

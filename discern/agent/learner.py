@@ -84,9 +84,8 @@ class Learner:
 
     def rewards(self, params: Params, features: jax.Array, images: jax.Array, batch: Batch) -> jax.Array:
         """1 for a hindsight goal, the reward's word for any other: [B, G]."""
-        table = Frames(jax.lax.stop_gradient(features), images)
-        achieved = jax.tree.map(lambda x: x[final_rows(batch)][:, None], table)
-        goal = jax.tree.map(lambda x: x[batch.goal_row], table)
+        achieved = frames(features, images, final_rows(batch)[:, None])
+        goal = frames(features, images, batch.goal_row)
         rewards = jnp.where(batch.is_hindsight, 1.0, self.reward.reward(params, achieved, goal))
         return jax.lax.stop_gradient(rewards)
 
@@ -94,12 +93,16 @@ class Learner:
         self, params: Params, features: jax.Array, images: jax.Array, batch: Batch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The teacher's loss on the paper's draw of goals; h is held fixed (sec. 4)."""
-        table = Frames(jax.lax.stop_gradient(features), images)
-        achieved = jax.tree.map(lambda x: x[final_rows(batch)], table)
-        goal = jax.tree.map(lambda x: x[batch.teacher_row], table)
+        achieved = frames(features, images, final_rows(batch))
+        goal = frames(features, images, batch.teacher_row)
         decoy_features = self.imitator.features(jax.lax.stop_gradient(params), batch.decoys)
         decoys = Frames(decoy_features, batch.decoys)
         return self.reward.loss(params["reward"], achieved, goal, decoys, batch.teacher_is_hindsight)
+
+
+def frames(features: jax.Array, images: jax.Array, row: jax.Array) -> Frames:
+    """The table's rows as a reward sees them: h is given, not trained."""
+    return Frames(jax.lax.stop_gradient(features)[row], images[row])
 
 
 def final_rows(batch: Batch) -> jax.Array:

@@ -37,7 +37,7 @@ class Metrics:
         self.latest: dict[str, float] = {}
         self._keep_until(folder, after_step)
         self._file: TextIO = folder.metrics_file.open("a")
-        self._board = _tensorboard(folder)
+        self._board = TensorBoard(folder)
         self._live = Live("compiling …", console=self.console, refresh_per_second=4, transient=True)
 
     @staticmethod
@@ -56,18 +56,15 @@ class Metrics:
         self._file.flush()
         numbers = {name: value for name, value in plain.items() if isinstance(value, int | float)}
         self.latest.update(numbers)
-        if self._board is not None:
-            for name, value in numbers.items():
-                self._board(name, value, int(row["steps"]))
+        self._board.write(numbers, int(row["steps"]))
         self._show()
 
     def _show(self) -> None:
         shown = {name: form.format(self.latest[name]) for name, form in SHOWN.items() if name in self.latest}
         if self.console.is_terminal:
             table = Table.grid(padding=(0, 2))
-            table.add_row(
-                "budget spent", ProgressBar(total=1.0, completed=self.latest.get("budget_spent", 0.0), width=40)
-            )
+            bar = ProgressBar(total=1.0, completed=self.latest.get("budget_spent", 0.0), width=40)
+            table.add_row("budget spent", bar)
             for name, value in shown.items():
                 table.add_row(name.replace("_", " "), value)
             self._live.update(table)
@@ -83,6 +80,7 @@ class Metrics:
         if self.console.is_terminal:
             self._live.stop()
         self._file.close()
+        self._board.close()
 
 
 class Rates:
@@ -105,18 +103,26 @@ class Rates:
         }
 
 
-def _tensorboard(folder: RunFolder):
-    """A function (name, value, step) that writes an event, or None where TensorBoard is not installed."""
-    try:
+class TensorBoard:
+    """Scalars as TensorBoard events; nothing where TensorBoard is not installed."""
+
+    def __init__(self, folder: RunFolder):
+        try:
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        except ImportError:
+            self._writer = None
+            return
+        self._writer = EventFileWriter(str(folder.path / "tensorboard"))
+
+    def write(self, numbers: dict[str, float], step: int) -> None:
+        if self._writer is None:
+            return
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-    except ImportError:
-        return None
-    writer = EventFileWriter(str(folder.path / "tensorboard"))
 
-    def write(name: str, value: float, step: int) -> None:
-        summary = Summary(value=[Summary.Value(tag=name, simple_value=value)])
-        writer.add_event(Event(wall_time=time.time(), step=step, summary=summary))
+        summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in numbers.items()])
+        self._writer.add_event(Event(wall_time=time.time(), step=step, summary=summary))
 
-    return write
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
