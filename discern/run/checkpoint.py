@@ -103,6 +103,7 @@ def _digests(folder: Path) -> dict[str, str]:
 def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     with _orbax() as checkpointer:
         checkpointer.save(path.absolute(), arrays)
+    (path / "commit_success.txt").unlink(missing_ok=True)  # names this machine's folders; the manifest says as much
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
