@@ -52,6 +52,12 @@ def test_any_damage_is_noticed(tmp_path):
         with pytest.raises(UserError, match=r"damaged|not a checkpoint"):
             load_checkpoint(path)
         file.write_bytes(good)
+    manifest = path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"step": 1', '"step": 2'))
+    with pytest.raises(UserError, match="damaged"):
+        load_checkpoint(path)
+    manifest.write_text(manifest.read_text().replace('"step": 2', '"step": 1'))
+    load_checkpoint(path)
     next(file for file in files if file.name != "manifest.json").unlink()
     with pytest.raises(UserError, match="damaged"):
         load_checkpoint(path)

@@ -32,6 +32,7 @@ def save_checkpoint(folder: Path, step: int, tree: Any, about: dict[str, Any]) -
         unfinished.mkdir()
         _write_arrays(unfinished / "arrays", _flatten(tree))
         manifest = {"format": FORMAT, "step": step, "about": about, "files": _digests(unfinished)}
+        manifest["seal"] = _seal(manifest)
         (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=1))
         if final.exists():
             shutil.rmtree(final)
@@ -65,7 +66,7 @@ def load_checkpoint(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         ours = False
     if not ours:
         raise UserError(f"{path} is not a checkpoint of this program ({FORMAT})")
-    if _digests(path) != manifest["files"]:
+    if _seal(manifest) != manifest.get("seal") or _digests(path) != manifest["files"]:
         raise UserError(f"the checkpoint {path} is damaged: its files are not the ones that were saved")
     return _read_arrays(path / "arrays"), manifest["about"]
 
@@ -98,6 +99,12 @@ def _digests(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path != folder / MANIFEST
     }
+
+
+def _seal(manifest: dict[str, Any]) -> str:
+    """A digest of all that the manifest says."""
+    said = {name: value for name, value in manifest.items() if name != "seal"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
