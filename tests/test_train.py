@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 import discern
-from discern.config import Config, replace
+from discern.config import replace
 from discern.run.checkpoint import latest_checkpoint, load_checkpoint
 from discern.run.folder import RunFolder, new_folder
 from discern.run.train import Loop, resume, train
@@ -48,7 +48,7 @@ def test_a_short_run_really_learns(tmp_path):
 
 def test_a_run_leaves_what_it_should(tmp_path, tiny):
     run = train(replace(tiny, {"evaluate_every": 500}), tmp_path / "run", QUIET)
-    assert discern.Config and RunFolder(run).config() == replace(tiny, {"evaluate_every": 500})
+    assert RunFolder(run).config() == replace(tiny, {"evaluate_every": 500})
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert {"steps", "updates", "steps_per_second", "replay_ratio", "success", "random"} <= set().union(*rows)
     assert any("teacher_accuracy" in row for row in rows)
@@ -200,7 +200,3 @@ def test_killed_at_ten_random_moments_it_always_comes_back(tmp_path):
     assert f"stopped and saved; go on with: discern train --resume {run}" in output
     steps = [row["steps"] for row in RunFolder(run).metrics()]
     assert steps == sorted(steps)
-
-
-def test_config_is_part_of_the_public_names():
-    assert discern.preset("arena") == Config(**vars(discern.preset("arena")))

@@ -32,8 +32,8 @@ SHOWN = {
 class Metrics:
     """Appends to metrics.jsonl and shows the newest values; lines after a resumed step are cut off first."""
 
-    def __init__(self, folder: RunFolder, console: Console | None = None, after_step: int | None = None):
-        self.console = console or Console()
+    def __init__(self, folder: RunFolder, console: Console, after_step: int | None = None):
+        self.console = console
         self.latest: dict[str, float] = {}
         self._keep_until(folder, after_step)
         self._file: TextIO = folder.metrics_file.open("a")

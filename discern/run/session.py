@@ -74,7 +74,7 @@ class Session:
 
     def spend(self) -> Path:
         """Spends the budget, saves, draws, and returns the run's folder."""
-        from discern.evaluation.figures import draw_curve, draw_goals  # matplotlib is a third of the start-up time
+        from discern.evaluation.figures import draw_curve, draw_goals  # matplotlib is slow to import
 
         self.console.print(
             f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True

@@ -29,7 +29,7 @@ class TrainState(NamedTuple):
     random_success: float = -1.0  # of the random policy; −1: not measured yet
 
 
-COUNTERS = ("turn", "steps", "updates_owed", "learning", "seconds", "random_success")
+COUNTERS = tuple(TrainState._field_defaults)
 
 
 def save_state(folder: RunFolder, state: TrainState, with_replay: bool) -> Path:
