@@ -33,6 +33,8 @@ class NetworkConfig:
     """ReLU units over the periodic clock."""
     layer_norm: bool = False
     """Normalise h and the LSTM's output."""
+    centre: bool = False
+    """Subtract the mean of the first goal buffer from every image, so that what never changes is not seen."""
     bfloat16: bool = False
     """Run the convolutions in bfloat16, where there is an accelerator."""
 
@@ -111,8 +113,22 @@ class ActorConfig:
     """Steps an environment makes between two turns of the learner; 0: the horizon inside jit, 1 on the host."""
     warm_up: int = 0
     """Random steps between two fillings of the goal buffer before training; 0: the horizon."""
+    host_groups: int = 2
+    """Groups of host environments that take turns: one is decided for while the others step."""
     host: bool = False
     """Run a world that could live inside jit through the host loop."""
+
+
+@dataclass(frozen=True)
+class AtariConfig:
+    """The Atari games' emulator."""
+
+    sticky: float = 0.0
+    """Probability that a frame repeats the last action instead of the chosen one."""
+    shrink: Literal["auto", "emulator", "accelerator"] = "auto"
+    """Who shrinks screens to 84×84; auto: the accelerator where there is one."""
+    threads: int = 0
+    """Emulator threads; 0: as many as cores."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +136,7 @@ class Config:
     """A whole run. A budget of 0 is no limit; `steps` counts agent steps over all environments."""
 
     env: Annotated[str, tyro.conf.Positional] = "arena"
-    """The world: arena, arena/84, …"""
+    """The world: arena, arena/84, atari/seaquest, …"""
     seed: int = 0
     steps: int = 0
     minutes: float = 0.0
@@ -140,6 +156,7 @@ class Config:
     reward: RewardConfig = field(default_factory=RewardConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     actor: ActorConfig = field(default_factory=ActorConfig)
+    atari: AtariConfig = field(default_factory=AtariConfig)
 
     def __post_init__(self):
         problem = _first_problem(self)
@@ -152,12 +169,14 @@ def _first_problem(config: Config) -> str | None:
     torso_lengths = {len(config.network.channels), len(config.network.kernels), len(config.network.strides)}
     checks = {
         "actor.environments must be at least 1": actor.environments >= 1,
+        "actor.host_groups must be at least 1": actor.host_groups >= 1,
         "actor.horizon must be at least 2": actor.horizon >= 2,
         "learner.batch must be at least 2": learner.batch >= 2,
         "learner.replay_ratio must be above 0": learner.replay_ratio > 0,
         "learner.lambda_ must lie in [0, 1]": 0 <= learner.lambda_ <= 1,
         "learner.discount must lie in [0, 1]": 0 <= learner.discount <= 1,
         "learner.average_decay must lie in [0, 1)": 0 <= learner.average_decay < 1,
+        "atari.sticky must lie in [0, 1)": 0 <= config.atari.sticky < 1,
         "relabel.p_hindsight must lie in [0, 1]": 0 <= relabel.p_hindsight <= 1,
         "relabel.goals must name at least one kind of goal": len(relabel.goals) >= 1,
         f"relabel.goals takes {', '.join(get_args(GoalKind))}": set(relabel.goals) <= set(get_args(GoalKind)),
@@ -205,6 +224,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "evaluate_every": 150_000,
         "network.channels": (32, 64),
     },
+    "atari": {"minutes": 10.0, "replay_capacity": 20_000, "evaluate_every": 1_000_000, "network.channels": (32, 64)},
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 

@@ -1,5 +1,6 @@
 """The goal buffer: a fixed number of past observations, replaced uniformly or for diversity (App. A3)."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -21,23 +22,41 @@ def propose(buffer: GoalBuffer, observations: jax.Array, key: PRNGKey, config: G
     considered_first = jnp.argsort(~considered, stable=True)
 
     def consider(i: jax.Array, buffer: GoalBuffer) -> GoalBuffer:
-        return substitute(buffer, observations[considered_first[i]], jax.random.fold_in(substitute_key, i), config)
+        which = considered_first[i]
+        return substitute(
+            buffer, observations[which], jax.random.fold_in(substitute_key, i), config, when=considered[which]
+        )
 
-    return jax.lax.fori_loop(0, considered.sum(), consider, buffer)
+    # A loop of unknown length makes the host wait for an accelerator; there, as many rounds as are ever needed.
+    rounds = considered.sum() if jax.default_backend() == "cpu" else most_considered(n, config.p_replace)
+    return jax.lax.fori_loop(0, rounds, consider, buffer)
 
 
-def substitute(buffer: GoalBuffer, observation: jax.Array, key: PRNGKey, config: GoalBufferConfig) -> GoalBuffer:
+def most_considered(n: int, probability: float) -> int:
+    """A count that the number of considered observations exceeds less often than once in a million calls."""
+    mean = n * probability
+    term, below, count = math.exp(-mean), math.exp(-mean), 0
+    while count < n and 1.0 - below > 1e-6:  # the binomial lies below the Poisson of its mean
+        count += 1
+        term *= mean / count
+        below += term
+    return count
+
+
+def substitute(
+    buffer: GoalBuffer, observation: jax.Array, key: PRNGKey, config: GoalBufferConfig, when: jax.Array | bool = True
+) -> GoalBuffer:
     """Puts the observation in the place of a random entry; the diverse strategy may keep the entry instead."""
     slot_key, anyway_key = jax.random.split(key)
     slot = jax.random.randint(slot_key, (), 0, buffer.images.shape[0])
-    if config.strategy == "uniform":
-        return GoalBuffer(buffer.images.at[slot].set(observation))
     candidate = buffer.images[slot]
+    if config.strategy == "uniform":
+        return GoalBuffer(buffer.images.at[slot].set(jnp.where(when, observation, candidate)))
     removed_is_closer = distance_to_rest(buffer, candidate, slot, config) < distance_to_rest(
         buffer, observation, slot, config
     )
     accept = removed_is_closer | jax.random.bernoulli(anyway_key, config.p_add_non_diverse)
-    return GoalBuffer(buffer.images.at[slot].set(jnp.where(accept, observation, candidate)))
+    return GoalBuffer(buffer.images.at[slot].set(jnp.where(accept & when, observation, candidate)))
 
 
 def distance_to_rest(buffer: GoalBuffer, image: jax.Array, left_out: jax.Array, config: GoalBufferConfig) -> jax.Array:

@@ -23,9 +23,9 @@ class Learner:
         self.optimiser = make_optimiser(config.learner)
 
     def init(self, key: PRNGKey, goal_images: jax.Array) -> LearnerState:
-        """Fresh parameters; the reward is calibrated on the first goal buffer."""
+        """Fresh parameters; what is measured rather than trained comes from the first goal buffer."""
         imitator_key, reward_key = jax.random.split(key)
-        params = self.imitator.init(imitator_key)
+        params = self.imitator.calibrate(self.imitator.init(imitator_key), goal_images)
         reward = self.reward.init(reward_key, self.imitator.config.features)
         params["reward"] = self.reward.calibrate(reward, goal_images)
         target = jax.tree.map(jnp.copy, policy_part(params)) if self.config.target_interval else None

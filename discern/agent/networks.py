@@ -24,9 +24,11 @@ class Torso(nn.Module):
         lead = images.shape[:-3]
         half = self.config.bfloat16 and jax.default_backend() != "cpu"  # a CPU only emulates it, slowly
         dtype = jnp.bfloat16 if half else jnp.float32
-        x = images.reshape((-1, *images.shape[-3:])).astype(dtype) / 255
+        x = images.reshape((-1, *images.shape[-3:])).astype(jnp.float32) / 255
+        if self.config.centre:
+            x -= jax.lax.stop_gradient(self.param("centre", nn.initializers.zeros, x.shape[1:]))
         convolve = self._shallow if self.config.torso == "shallow" else self._residual
-        x = convolve(x, dtype)
+        x = convolve(x.astype(dtype), dtype)
         x = nn.Dense(self.config.features, dtype=dtype, kernel_init=fan_in_normal)(x.reshape((x.shape[0], -1)))
         x = x.astype(jnp.float32)
         if self.config.layer_norm:
@@ -163,6 +165,12 @@ class Imitator:
         features = jnp.zeros((1, 2, self.config.features))
         core = self.core.init(core_key, features, features, jnp.zeros((1, 2), jnp.int32), method="unroll")["params"]
         return {"torso": torso, "core": core}
+
+    def calibrate(self, params: Params, images: jax.Array) -> Params:
+        """Sets what is not trained but measured, on the world's own images [C, H, W, 3]."""
+        if self.config.centre:
+            params["torso"]["centre"] = jnp.mean(images.astype(jnp.float32), axis=0) / 255
+        return params
 
     def features(self, params: Params, images: jax.Array) -> jax.Array:
         """h: uint8 [..., H, W, 3] → [..., F]."""

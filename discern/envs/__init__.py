@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 from typing_extensions import TypeIs
 
+from discern.config import Config
 from discern.envs.arena import Arena
-from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep
+from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
 from discern.envs.counting import Counting
 from discern.types import UserError
 
 Env = DeviceEnv | HostEnv
+ScoredEnv = DeviceEnv | ScoredHostEnv
 
 WORLDS: dict[str, Callable[[], DeviceEnv]] = {
     "arena": lambda: Arena(size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, name="arena"),
@@ -18,17 +20,37 @@ WORLDS: dict[str, Callable[[], DeviceEnv]] = {
 }
 
 
-def make_env(name: str, n: int = 1) -> Env:
+def make_env(name: str, n: int = 1, config: Config | None = None) -> Env:
     """The world called `name`; worlds that run on the host come as `n` environments."""
-    if name not in WORLDS:
-        raise UserError(f"there is no world '{name}'; there are: {', '.join(sorted(WORLDS))}")
-    return WORLDS[name]()
+    suite, _, game = name.partition("/")
+    if suite == "atari" and game:
+        from discern.envs.atari import Atari
+
+        return Atari(game, n, (config or Config()).atari)
+    return _device_env(name)
 
 
-def make_host_env(name: str, n: int) -> HostEnv:
+def make_scored_env(name: str, n: int = 1, config: Config | None = None) -> ScoredEnv:
+    """The same world with the same pixels, in which it can be measured what was achieved."""
+    suite, _, game = name.partition("/")
+    if suite == "atari" and game:
+        from discern.envs.atari import ScoredAtari
+
+        return ScoredAtari(game, n, (config or Config()).atari)
+    return _device_env(name)
+
+
+def make_host_env(name: str, n: int, config: Config | None = None) -> HostEnv:
     """`n` environments on the host, whatever kind of world it is."""
-    env = make_env(name, n)
+    env = make_env(name, n, config)
     return env if is_host(env) else Hosted(env, n)
+
+
+def _device_env(name: str) -> DeviceEnv:
+    if name not in WORLDS:
+        known = [*sorted(WORLDS), "atari/seaquest", "atari/montezuma_revenge", "atari/…"]
+        raise UserError(f"there is no world '{name}'; there are: {', '.join(known)}")
+    return WORLDS[name]()
 
 
 def is_host(env: Env) -> TypeIs[HostEnv]:
@@ -36,4 +58,16 @@ def is_host(env: Env) -> TypeIs[HostEnv]:
     return hasattr(env, "send")
 
 
-__all__ = ["DeviceEnv", "Dimension", "Env", "EnvSpec", "HostEnv", "HostStep", "is_host", "make_env", "make_host_env"]
+__all__ = [
+    "DeviceEnv",
+    "Dimension",
+    "Env",
+    "EnvSpec",
+    "HostEnv",
+    "HostStep",
+    "ScoredEnv",
+    "is_host",
+    "make_env",
+    "make_host_env",
+    "make_scored_env",
+]

@@ -65,7 +65,7 @@ class HostStep(NamedTuple):
 class HostEnv(Protocol):
     """N environments that run on the CPU's threads while the accelerator does something else.
 
-    `observe` and `measure` are pure functions of `raw` and run on the accelerator.
+    `observe` is a pure function of `raw` and runs on the accelerator.
     """
 
     @property
@@ -86,10 +86,21 @@ class HostEnv(Protocol):
     def observe(self, raw: Any) -> jax.Array:
         """uint8 [N, H, W, 3]."""
 
-    def measure(self, raw: Any) -> jax.Array:
-        """The scored dimensions, float32 [N, D]."""
-
     def close(self) -> None: ...
+
+
+class ScoredHostEnv(HostEnv, Protocol):
+    """Host environments in which it can be measured what was achieved."""
+
+    @property
+    def goal_sets(self) -> tuple[str, ...]:
+        """The names of the world's fixed goal sets, the usual one first."""
+
+    def goals(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Images uint8 [M, H, W, 3] and measures float32 [M, D] of a goal set."""
+
+    def measure(self, raw: Any) -> np.ndarray:
+        """The scored dimensions, float32 [N, D]; NaN where there is nothing to measure."""
 
 
 class Worlds(NamedTuple):
@@ -153,8 +164,8 @@ class Hosted:
     def observe(self, raw: Any) -> jax.Array:
         return jax.vmap(self._env.observe)(raw)
 
-    def measure(self, raw: Any) -> jax.Array:
-        return jax.vmap(self._env.measure)(raw)
+    def measure(self, raw: Any) -> np.ndarray:
+        return np.asarray(jax.vmap(self._env.measure)(raw))
 
     def close(self) -> None:
         self._worlds = None

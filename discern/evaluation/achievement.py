@@ -10,8 +10,8 @@ import numpy as np
 
 from discern.agent.networks import Imitator
 from discern.agent.policy import Pursuit, act, begin_pursuit
-from discern.envs import Env, is_host
-from discern.envs.base import DeviceEnv, Dimension, HostEnv, reset_worlds, step_worlds
+from discern.envs import ScoredEnv, is_host
+from discern.envs.base import DeviceEnv, Dimension, ScoredHostEnv, reset_worlds, step_worlds
 from discern.evaluation.goal_sets import GoalSet
 from discern.types import Params, PRNGKey
 
@@ -19,7 +19,7 @@ TOLERANCE = 0.1
 
 
 class Score(NamedTuple):
-    success: float  # of all attempts, those in which every dimension was reached
+    success: float | None  # of all attempts, those in which every dimension was reached; None: no dimension is scored
     per_dimension: dict[str, float]
     by_goal: np.ndarray  # float32 [M], success for each goal
     final_images: np.ndarray  # uint8 [M, H, W, 3], the first trial's last frame for each goal
@@ -41,13 +41,13 @@ def reached(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension,
 
 
 def evaluate_policy(
-    imitator: Imitator, params: Params, env: Env, goals: GoalSet, trials: int, epsilon: float = 0.0, seed: int = 0
+    imitator: Imitator, params: Params, env: ScoredEnv, goals: GoalSet, trials: int, epsilon: float = 0.0, seed: int = 0
 ) -> Score:
     """Every goal, `trials` times, each from a fresh start; ε = 1 is the random policy."""
     return evaluator(imitator, env)(params, goals, trials, epsilon, seed)
 
 
-def evaluator(imitator: Imitator, env: Env) -> Callable[..., Score]:
+def evaluator(imitator: Imitator, env: ScoredEnv) -> Callable[..., Score]:
     """`evaluate_policy` for one agent and world, compiled once."""
     attempt: Callable = (
         _attempts_on_host(imitator, env) if is_host(env) else jax.jit(partial(_attempt_on_device, imitator, env))
@@ -71,10 +71,11 @@ def evaluator(imitator: Imitator, env: Env) -> Callable[..., Score]:
 def score(measured: np.ndarray, final: np.ndarray, goals: GoalSet, dimensions: tuple[Dimension, ...]) -> Score:
     """From what trials × M attempts ended in, trial after trial."""
     count = len(goals.images)
-    hits = reached(measured.reshape((-1, count, len(dimensions))), goals.measures[None], dimensions)
+    trials = len(measured) // count
+    hits = reached(measured.reshape((trials, count, len(dimensions))), goals.measures[None], dimensions)
     whole = hits.all(-1)
     return Score(
-        success=float(whole.mean()),
+        success=float(whole.mean()) if dimensions else None,
         per_dimension={d.name: float(hits[..., i].mean()) for i, d in enumerate(dimensions)},
         by_goal=whole.mean(0).astype(np.float32),
         final_images=final[:count],
@@ -101,7 +102,7 @@ def _attempt_on_device(
     return jax.vmap(env.observe)(worlds.state), jax.vmap(env.measure)(worlds.state)
 
 
-def _attempts_on_host(imitator: Imitator, env: HostEnv) -> Callable:
+def _attempts_on_host(imitator: Imitator, env: ScoredHostEnv) -> Callable:
     """The same beside host environments, with as many goals at once as there are environments."""
 
     @jax.jit
@@ -114,7 +115,7 @@ def _attempts_on_host(imitator: Imitator, env: HostEnv) -> Callable:
         pursuit, actions, _ = act(imitator, params, pursuit, images, epsilons, key)
         return pursuit, actions
 
-    def attempt(params: Params, goals: jax.Array, epsilon: float, key: PRNGKey) -> tuple[jax.Array, jax.Array]:
+    def attempt(params: Params, goals: jax.Array, epsilon: float, key: PRNGKey) -> tuple[jax.Array, np.ndarray]:
         step = env.reset(int(jax.random.randint(key, (), 0, 2**31 - 1)))
         pursuit = begin(params, goals)
         for t in range(imitator.core.horizon):

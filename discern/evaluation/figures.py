@@ -41,9 +41,11 @@ def draw_goals(goals: GoalSet, score: Score, path: Path) -> None:
         for row, image in enumerate((goals.images[index], score.final_images[index])):
             axes[row, column].imshow(image, interpolation="nearest")
             axes[row, column].set(xticks=[], yticks=[])
-        axes[1, column].set_xlabel(f"{score.by_goal[index]:.0%}")
+        if score.success is not None:
+            axes[1, column].set_xlabel(f"{score.by_goal[index]:.0%}")
     axes[0, 0].set_ylabel("goal")
     axes[1, 0].set_ylabel("achieved")
-    figure.suptitle("goal above, achieved below; how often each goal was reached under it", fontsize=9)
+    often = "; how often each goal was reached under it" if score.success is not None else ""
+    figure.suptitle(f"goal above, achieved below{often}", fontsize=9)
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from discern.envs import Env, is_host
+from discern.envs import DeviceEnv, ScoredEnv, is_host
 from discern.types import UserError
 
 SEED = 20_190_506  # apart from every seed a run is likely to use: these goals are held out
@@ -20,12 +20,19 @@ class GoalSet(NamedTuple):
     digest: str
 
 
-def goal_set(env: Env, name: str = "even", count: int = 100) -> GoalSet:
-    """`count` goals of the world. `even`: spread evenly over what can be reached."""
-    if name != "even":
-        raise UserError(f"{env.spec.name} has no goal set '{name}'; it has: even")
-    if is_host(env):
-        raise UserError(f"{env.spec.name} has no goal sets")
+def goal_set(env: ScoredEnv, name: str | None = None, count: int = 100) -> GoalSet:
+    """`count` goals of the world, by default of its usual set. `even`: spread evenly over what can be reached."""
+    names = env.goal_sets if is_host(env) else ("even",)
+    name = name or names[0]
+    if name not in names:
+        raise UserError(f"{env.spec.name} has no goal set '{name}'; it has: {', '.join(names)}")
+    images, measures = env.goals(name, count) if is_host(env) else _cover(env, count)
+    digest = hashlib.sha256(images.tobytes() + measures.astype(np.float32).tobytes()).hexdigest()[:16]
+    return GoalSet(name, images, measures, digest)
+
+
+def _cover(env: DeviceEnv, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images and measures of states that cover what can be reached."""
 
     @jax.jit
     def make() -> tuple[jax.Array, jax.Array]:
@@ -34,6 +41,4 @@ def goal_set(env: Env, name: str = "even", count: int = 100) -> GoalSet:
         return jax.vmap(env.observe)(states), jax.vmap(env.measure)(states)
 
     with jax.default_device(jax.devices("cpu")[0]):  # the same pixels whatever the accelerator
-        images, measures = jax.device_get(make())
-    digest = hashlib.sha256(images.tobytes() + measures.astype(np.float32).tobytes()).hexdigest()[:16]
-    return GoalSet(name, images, measures, digest)
+        return jax.device_get(make())

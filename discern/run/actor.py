@@ -1,8 +1,9 @@
 """Collecting trajectories: one decision rule, and two ways to run it, inside jit and beside host environments."""
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,8 @@ from discern.agent.goals import GoalBuffer, propose
 from discern.agent.networks import Imitator
 from discern.agent.policy import Pursuit, act, begin_pursuit
 from discern.config import ActorConfig, Config
-from discern.envs.base import DeviceEnv, HostEnv, HostStep, Worlds, reset_worlds, step_worlds, where_rows
+from discern.envs import DeviceEnv, Env, HostEnv, HostStep, is_host, make_env
+from discern.envs.base import Hosted, Worlds, reset_worlds, step_worlds, where_rows
 from discern.run.replay import Replay, begin, commit, write_action, write_observation
 from discern.types import Params, PRNGKey
 
@@ -103,12 +105,17 @@ class Decider:
         return actor, Memory(replay, goals), actions
 
     def _new_pursuits(self, params: Params, pursuit: Pursuit, starts: jax.Array, goal: jax.Array) -> Pursuit:
-        """A fresh pursuit where `starts`; goals go through the network only when there is a new one."""
+        """A fresh pursuit where `starts`; on a CPU, goals go through the network only when there is a new one.
+
+        An accelerator sees all goals faster than the host learns from it whether there is a new one.
+        """
 
         def renew() -> Pursuit:
             fresh = begin_pursuit(self.imitator.features(params, goal), self.imitator.config.lstm)
             return jax.tree.map(partial(where_rows, starts), fresh, pursuit)
 
+        if jax.default_backend() != "cpu":
+            return renew()
         return jax.lax.cond(starts.any(), renew, lambda: pursuit)
 
 
@@ -170,6 +177,9 @@ class DeviceCollector:
     def counts(self, state: tuple[Worlds, ActorState]) -> dict[str, int]:
         return _counts([state[1]])
 
+    def finish(self) -> None:
+        """Nothing to wait for."""
+
     def close(self) -> None:
         """Nothing to close."""
 
@@ -177,8 +187,7 @@ class DeviceCollector:
 class HostCollector:
     """Acts in groups of host environments by turns: while one group's step is decided the others are stepping.
 
-    What the learner was given to do after a turn also runs meanwhile, so an action is chosen by parameters at
-    most one turn of updates behind the newest.
+    A thread for each group waits for its environments and copies what they return to the accelerator.
     """
 
     def __init__(self, config: Config, groups: list[HostEnv], imitator: Imitator):
@@ -191,12 +200,14 @@ class HostCollector:
         self.steps_per_turn = self.length * self.config.environments
         sizes = [group.size for group in groups]
         self.epsilons = jnp.split(exploration(self.config), np.cumsum(sizes)[:-1].tolist())
-        self.waiting: list[HostStep] = []
+        self.threads = ThreadPoolExecutor(len(groups), "receiver")
+        self.arriving: list[Future[HostStep]] = []
         observe, decider = groups[0].observe, Decider(config, imitator)
 
         @partial(jax.jit, donate_argnums=(1, 2))
         def decide(params, actor, memory, raw, is_first, epsilon, key):
-            return decider.decide(params, actor, memory, observe(raw), is_first, epsilon, key)
+            key, own_key = jax.random.split(key)
+            return key, *decider.decide(params, actor, memory, observe(raw), is_first, epsilon, own_key)
 
         self.decide: Callable = decide
         self.observe: Callable = jax.jit(observe)
@@ -206,7 +217,7 @@ class HostCollector:
         n, rounds, length = _warm_up_plan(self.config, self.goals)
         del key  # host environments are seeded by number
         chance = np.random.default_rng(self.seed)
-        steps = [group.reset(self.seed + 1000 * i) for i, group in enumerate(self.groups)]
+        steps = [group.reset(self.seed + 10_000 * i) for i, group in enumerate(self.groups)]
         seen = []
         for _ in range(rounds):
             for _ in range(length):
@@ -214,7 +225,8 @@ class HostCollector:
                     group.send(chance.integers(0, group.spec.actions, group.size, dtype=np.int32))
                 steps = [group.recv() for group in self.groups]
             seen += [self.observe(step.raw) for step in steps]
-        self.waiting = [step._replace(is_first=np.ones_like(step.is_first)) for step in steps]
+        first = [step._replace(is_first=np.ones_like(step.is_first)) for step in steps]
+        self.arriving = [self.threads.submit(_on_accelerator, step) for step in first]
         slots = first_slot + np.arange(n, dtype=np.int32)
         actors = []
         for group in self.groups:
@@ -225,24 +237,43 @@ class HostCollector:
     def turn(
         self, params: Params, state: list[ActorState], memory: Memory, key: PRNGKey
     ) -> tuple[list[ActorState], Memory]:
-        """Every environment makes `length` steps."""
+        """Every environment makes `length` steps.
+
+        Keys stay on the accelerator: the smallest copy to it would queue behind the screens on their way there.
+        """
         state = list(state)
-        for t in range(self.length):
+        for _ in range(self.length):
             for i, group in enumerate(self.groups):
-                step = self.waiting.pop(0) if self.waiting else group.recv()
-                step_key = jax.random.fold_in(key, t * len(self.groups) + i)
-                state[i], memory, actions = self.decide(
-                    params, state[i], memory, step.raw, step.is_first, self.epsilons[i], step_key
+                step = self.arriving[i].result()
+                key, state[i], memory, actions = self.decide(
+                    params, state[i], memory, step.raw, step.is_first, self.epsilons[i], key
                 )
                 group.send(np.asarray(actions))
+                self.arriving[i] = self.threads.submit(_receive, group)
         return state, memory
 
     def counts(self, state: list[ActorState]) -> dict[str, int]:
         return _counts(state)
 
+    def finish(self) -> None:
+        """Waits for the steps under way, and forgets them."""
+        wait(self.arriving)
+        self.arriving = []
+
     def close(self) -> None:
+        self.finish()
+        self.threads.shutdown()
         for group in self.groups:
             group.close()
+
+
+def _receive(group: HostEnv) -> HostStep:
+    return _on_accelerator(group.recv())
+
+
+def _on_accelerator(step: HostStep) -> HostStep:
+    raw, is_first = jax.device_put((step.raw, step.is_first))
+    return step._replace(raw=raw, is_first=is_first)
 
 
 def _counts(actors: list[ActorState]) -> dict[str, int]:
@@ -260,3 +291,21 @@ def _warm_up_plan(config: ActorConfig, goals: int) -> tuple[int, int, int]:
 
 Collector = DeviceCollector | HostCollector
 Collecting = Any  # a collector's state: (Worlds, ActorState), or one ActorState for each group
+
+
+def make_worlds(config: Config) -> list[Env]:
+    """One world that lives inside jit; or groups of host environments that take turns."""
+    n, groups = config.actor.environments, min(config.actor.host_groups, config.actor.environments)
+    sizes = [(n + i) // groups for i in reversed(range(groups))]
+    first = make_env(config.env, sizes[0], config)
+    if is_host(first):
+        return [first, *(make_env(config.env, size, config) for size in sizes[1:])]
+    return [Hosted(first, size) for size in sizes] if config.actor.host else [first]
+
+
+def make_collector(config: Config, worlds: list[Env], imitator: Imitator) -> Collector:
+    """The way to act that fits the worlds."""
+    groups = [world for world in worlds if is_host(world)]
+    if groups:
+        return HostCollector(config, groups, imitator)
+    return DeviceCollector(config, cast(DeviceEnv, worlds[0]), imitator)

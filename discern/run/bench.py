@@ -2,17 +2,15 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from discern.agent.relabel import relabel
 from discern.config import Config
-from discern.envs import HostEnv, is_host, make_host_env
+from discern.envs import HostEnv, is_host
 from discern.envs.base import DeviceEnv, reset_worlds, step_worlds
-from discern.run.replay import sample
 from discern.run.report import machine
 from discern.run.train import Loop
 
@@ -20,10 +18,10 @@ from discern.run.train import Loop
 def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
     """Rates of each part, measured for about `seconds` each, one after the other in one process."""
     loop = Loop(config)
+    world = _world_rate(loop, seconds)
     state = loop.start()
     while not state.learning:
         state, _ = loop.turn(state)
-    env_rate = _world_rate(loop, seconds)
     owned = [state]
 
     def act() -> Any:
@@ -33,7 +31,8 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
         return memory.replay.head
 
     def learn() -> Any:
-        learner, _ = loop.learn(owned[0].learner, owned[0].memory, jax.random.key(0))
+        now = owned[0]
+        learner, _ = loop.learn(now.learner, loop.batches(now.memory, jax.random.key(0), 1))
         owned[0] = owned[0]._replace(learner=learner)
         return learner.updates
 
@@ -42,15 +41,14 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
         return owned[0].learner.updates
 
     memory = owned[0].memory
-    draw = jax.jit(
-        lambda key, memory: relabel(
-            key, sample(memory.replay, key, config.learner.batch), memory.goals, config.relabel, config.reward.decoys
-        )
-    )
-    sampling = _rate(lambda: draw(jax.random.key(0), memory), seconds)
+    on_host = is_host(loop.env)
+    sampling = _rate(lambda: loop.batches(memory, jax.random.key(0), 1), seconds) * loop.updates_per_call
     acting = _rate(act, seconds) * loop.collector.steps_per_turn
     updates = _rate(learn, seconds) * loop.updates_per_call
-    whole = _rate(turn, seconds) * loop.collector.steps_per_turn
+    whole = _rate(turn, 2 * seconds, wait_every=0 if on_host else 8) * loop.collector.steps_per_turn
+    if on_host:  # a machine may slow down as it warms: the emulator is timed on both sides of the whole loop
+        loop.collector.finish()
+        world = (world + _world_rate(loop, seconds)) / 2
     loop.collector.close()
     return {
         "env": config.env,
@@ -58,25 +56,25 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
         "batch": config.learner.batch,
         "horizon": config.actor.horizon,
         "replay_ratio": config.learner.replay_ratio,
-        "world_steps_per_second": round(env_rate),
+        "world_steps_per_second": round(world),
         "acting_steps_per_second": round(acting),
         "sampled_batches_per_second": round(sampling, 1),
         "updates_per_second": round(updates, 1),
         "trained_steps_per_second": round(updates * loop.trained_per_update),
         "whole_steps_per_second": round(whole),
-        "whole_over_world": round(whole / env_rate, 4),
+        "whole_over_world": round(whole / world, 4),
         "parameter_lag": loop.parameter_lag(),
         "machine": machine(),
     }
 
 
 def _world_rate(loop: Loop, seconds: float) -> float:
-    """Steps a second of the world alone, pixels included, under random actions."""
-    n = loop.config.actor.environments
-    if is_host(loop.env) or loop.config.actor.host:
-        return _host_world_rate(make_host_env(loop.config.env, n), seconds)
-    env: DeviceEnv = loop.env
-    length = 32
+    """Steps a second of the world alone under random actions: inside jit with its pixels; on the host the same
+    groups as the run's, a step of every one always under way, and nobody looking."""
+    groups = [world for world in loop.worlds if is_host(world)]
+    if groups:
+        return _host_world_rate(groups, seconds)
+    env, n, length = cast(DeviceEnv, loop.env), loop.config.actor.environments, 32
 
     @jax.jit
     def play(worlds, key):
@@ -91,28 +89,35 @@ def _world_rate(loop: Loop, seconds: float) -> float:
     return _rate(lambda: play(worlds, jax.random.key(0)), seconds) * n * length
 
 
-def _host_world_rate(env: HostEnv, seconds: float) -> float:
-    observe, chance = jax.jit(env.observe), np.random.default_rng(0)
-    env.reset(0)
+def _host_world_rate(groups: list[HostEnv], seconds: float) -> float:
+    chance = np.random.default_rng(0)
 
-    def step() -> jax.Array:
-        env.send(chance.integers(0, env.spec.actions, env.size, dtype=np.int32))
-        return observe(env.recv().raw)
+    def send(group: HostEnv) -> None:
+        group.send(chance.integers(0, group.spec.actions, group.size, dtype=np.int32))
 
-    rate = _rate(step, seconds) * env.size
-    env.close()
+    def step() -> None:
+        for group in groups:
+            group.recv()
+            send(group)
+
+    for group in groups:
+        group.reset(0)
+        send(group)
+    rate = _rate(step, seconds) * sum(group.size for group in groups)
+    for group in groups:
+        group.recv()
     return rate
 
 
-def _rate(call: Callable[[], Any], seconds: float) -> float:
-    """Calls a second, compiling left out; each call is waited for only at the end."""
+def _rate(call: Callable[[], Any], seconds: float, wait_every: int = 8) -> float:
+    """Calls a second, compiling left out; what was called is waited for now and then, and at the end."""
     jax.block_until_ready(call())
     jax.block_until_ready(call())
     began, calls, result = time.perf_counter(), 0, None
     while time.perf_counter() - began < seconds:
         result = call()
         calls += 1
-        if calls % 8 == 0:
+        if wait_every and calls % wait_every == 0:
             jax.block_until_ready(result)
     jax.block_until_ready(result)
     return calls / (time.perf_counter() - began)

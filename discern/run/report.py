@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from discern.envs import make_env
+from discern.envs import make_scored_env
 from discern.evaluation.achievement import evaluate_policy
 from discern.evaluation.goal_sets import goal_set
 from discern.run.trained import load
@@ -21,7 +21,12 @@ def evaluate(run: str | Path, goals: str = "even", trials: int = 20, count: int 
         raise UserError("trials and goals must be at least 1")
     began = time.monotonic()
     agent = load(run)
-    env = make_env(agent.config.env, count)
+    env = make_scored_env(agent.config.env, count, agent.config)
+    if not env.spec.dimensions:
+        raise UserError(
+            f"{env.spec.name} has no success rate, because where its avatar is is not known; "
+            f"train and look at the run's goals.png"
+        )
     wanted = goal_set(env, goals, count)
     imitator = agent.learner.imitator
     score = evaluate_policy(imitator, agent.params, env, wanted, trials, seed=seed)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from discern.agent.learner import Learner
 from discern.config import Config
-from discern.envs import Env
+from discern.envs import is_host, make_scored_env
 from discern.evaluation.achievement import Score, evaluator
 from discern.evaluation.goal_sets import goal_set
 from discern.run.actor import Collector
@@ -26,7 +26,6 @@ class Turns(Protocol):
     """What a session drives: the parts of a run, and how they take turns."""
 
     config: Config
-    env: Env
     learner: Learner
     collector: Collector
     trained_per_update: int
@@ -63,8 +62,10 @@ class Session:
     def __init__(self, loop: Turns, state: TrainState, folder: RunFolder, console: Console, resumed: bool = False):
         self.loop, self.state, self.folder, self.console, self.resumed = loop, state, folder, console, resumed
         self.config = loop.config
-        self.evaluate = evaluator(loop.learner.imitator, loop.env)
-        self.goals = goal_set(loop.env, count=self.config.evaluation_goals)
+        self.env = make_scored_env(self.config.env, self.config.evaluation_goals, self.config)
+        self.evaluate = evaluator(loop.learner.imitator, self.env)
+        self.goals = goal_set(self.env, count=self.config.evaluation_goals)
+        self.final_trials = max(self.config.evaluation_trials, 1 if is_host(self.env) else 5)
         self.rates = Rates(state.steps, int(state.learner.updates))
         self.began = time.monotonic()
         self.seconds_before = state.seconds
@@ -86,24 +87,28 @@ class Session:
                 if stop.signal is not None:
                     advice = f"stopped and saved; go on with: discern train --resume {self.folder.path}"
                     raise StoppedError(advice, stop.signal)
-                score = self.score(trials=max(5, self.config.evaluation_trials))
+                score = self.score(self.final_trials)
                 self.log(metrics, {}, score)
         finally:
             self.loop.collector.close()
+            if is_host(self.env):
+                self.env.close()
         draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
         draw_goals(self.goals, score, self.folder.path / "goals.png")
-        self.console.print(
-            f"{score.success:.1%} of {len(self.goals.images)} held-out goals reached "
-            f"(random policy {self.state.random_success:.1%}); see {self.folder.path}/goals.png",
-            soft_wrap=True,
-        )
+        reached = f"no success rate, because where {self.config.env}'s avatar is is not known"
+        if score.success is not None:
+            reached = (
+                f"{score.success:.1%} of {len(self.goals.images)} held-out goals reached "
+                f"(random policy {self.state.random_success:.1%})"
+            )
+        self.console.print(f"{reached}; see {self.folder.path}/goals.png", soft_wrap=True)
         return self.folder.path
 
     def run(self, metrics: Metrics, stop: Stop) -> None:
         """Turn after turn; a checkpoint at the end, and no older than `checkpoint_seconds` before it."""
         if self.state.random_success < 0:
-            random = self.evaluate(self.state.learner.agent, self.goals, trials=5, epsilon=1.0)
-            self.state = self.state._replace(random_success=random.success)
+            random = self.evaluate(self.state.learner.agent, self.goals, self.final_trials, epsilon=1.0)
+            self.state = self.state._replace(random_success=random.success or 0.0)
         while not self.finished() and stop.signal is None:
             self.state, learned = self.loop.turn(self.state)
             if learned and not self.compile_seconds:
@@ -146,8 +151,9 @@ class Session:
         row |= {"compile_seconds": self.compile_seconds, "budget_spent": spent, "seconds_left": seconds_left}
         row |= self.rates.read(state.steps, updates, self.loop.trained_per_update)
         row |= self.loop.collector.counts(state.collecting) | values
-        row |= {"parameter_lag": self.loop.parameter_lag(), "random": state.random_success}
-        if score is not None:
+        row["parameter_lag"] = self.loop.parameter_lag()
+        if score is not None and score.success is not None:
+            row["random"] = state.random_success
             row |= {"success": score.success, "per_dimension": score.per_dimension}
         metrics.write(row)
         self.last_log = time.monotonic()

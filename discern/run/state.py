@@ -12,7 +12,7 @@ from discern.agent.learner import policy_part
 from discern.run.actor import Collecting, Memory
 from discern.run.checkpoint import fill, latest_checkpoint, list_checkpoints, load_checkpoint, save_checkpoint
 from discern.run.folder import RunFolder
-from discern.types import LearnerState, UserError
+from discern.types import LearnerState, PRNGKey, UserError
 
 
 class TrainState(NamedTuple):
@@ -27,6 +27,27 @@ class TrainState(NamedTuple):
     learning: bool = False
     seconds: float = 0.0
     random_success: float = -1.0  # of the random policy; −1: not measured yet
+
+
+class Keys:
+    """The random keys of a turn: a function of the seed and the turn's number, counted on the accelerator."""
+
+    def __init__(self, seed: int):
+        def advance(turn: jax.Array) -> tuple[jax.Array, PRNGKey, PRNGKey]:
+            act_key, learn_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 2 + turn))
+            return turn + 1, act_key, learn_key
+
+        self._advance = jax.jit(advance)
+        self._coming = -1
+        self._counter = jnp.int32(0)
+
+    def of_turn(self, turn: int) -> tuple[PRNGKey, PRNGKey]:
+        """One key to act with and one to learn with."""
+        if turn != self._coming:
+            self._counter = jnp.int32(turn)
+        self._counter, act_key, learn_key = self._advance(self._counter)
+        self._coming = turn + 1
+        return act_key, learn_key
 
 
 COUNTERS = tuple(TrainState._field_defaults)

@@ -1,6 +1,7 @@
 """The wiring of one machine: every environment acts, the learner learns, and again."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -10,13 +11,13 @@ from rich.console import Console
 from discern.agent.learner import Learner
 from discern.agent.relabel import relabel
 from discern.config import Config
-from discern.envs import Env, is_host, make_env, make_host_env
-from discern.run.actor import Collector, DeviceCollector, HostCollector, Memory
+from discern.envs import is_host
+from discern.run.actor import Memory, make_collector, make_worlds
 from discern.run.folder import new_folder, resumed_folder
 from discern.run.replay import empty_replay, refuse_if_too_large, sample
 from discern.run.session import Session
-from discern.run.state import TrainState, restore_state
-from discern.types import LearnerState, PRNGKey
+from discern.run.state import Keys, TrainState, restore_state
+from discern.types import Batch, LearnerState, PRNGKey
 
 
 class Loop:
@@ -24,14 +25,19 @@ class Loop:
 
     def __init__(self, config: Config):
         self.config = config
-        self.env = make_env(config.env, config.actor.environments)
+        self.worlds = make_worlds(config)
+        self.env = self.worlds[0]
         self.replay_size = (config.replay_capacity, config.actor.environments, config.actor.horizon)
         refuse_if_too_large(*self.replay_size, self.env.spec.image_shape)
         self.learner = Learner(config, self.env.spec)
-        self.collector = make_collector(config, self.env, self.learner)
-        self.updates_per_call = config.learner.updates_per_call or (1 if jax.default_backend() == "cpu" else 8)
+        self.collector = make_collector(config, self.worlds, self.learner.imitator)
+        one_by_one = jax.default_backend() == "cpu" or is_host(self.env)  # acting on the host waits for no long call
+        self.updates_per_call = config.learner.updates_per_call or (1 if one_by_one else 8)
         self.trained_per_update = config.learner.batch * config.actor.horizon
-        self.learn = jax.jit(self._learn, donate_argnums=0)
+        self.draw = jax.jit(self._draw)
+        self.update = jax.jit(self._update)
+        self.keys = Keys(config.seed)
+        self.thread = ThreadPoolExecutor(1, "learner")
 
     def start(self) -> TrainState:
         """A fresh state: random play fills the goal buffer."""
@@ -44,53 +50,75 @@ class Loop:
         return TrainState(learner, collecting, Memory(replay, goals), steps=steps)
 
     def turn(self, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]:
-        """Every environment acts; then the learner makes the updates that the replay ratio asks for."""
-        key = jax.random.fold_in(jax.random.key(self.config.seed), 2 + state.turn)
-        act_key, learn_key = jax.random.split(key)
-        collecting, memory = self.collector.turn(state.learner.params, state.collecting, state.memory, act_key)
-        learning = state.learning or int(memory.replay.filled) >= self.config.learner.batch
-        learner, owed, metrics = state.learner, state.updates_owed, {}
+        """Every environment acts, and the learner makes the updates that the replay ratio asks for.
+
+        Where environments run on the host the two happen side by side: an update is some thousand small launches,
+        which a thread of its own makes, so that no environment waits for them.
+        """
+        act_key, learn_key = self.keys.of_turn(state.turn)
+        learning = state.learning or int(state.memory.replay.filled) >= self.config.learner.batch
+        owed = state.updates_owed
         if learning:
             owed += self.collector.steps_per_turn * self.config.learner.replay_ratio / self.trained_per_update
-            for call in range(int(owed / self.updates_per_call)):
-                learner, metrics = self.learn(learner, memory, jax.random.fold_in(learn_key, call))
-                owed -= self.updates_per_call
+        calls = int(owed / self.updates_per_call)
+        side_by_side = is_host(self.env)
+        if side_by_side:
+            batches = self.batches(state.memory, learn_key, calls)
+            learned = self.thread.submit(self.learn, state.learner, batches)
+        collecting, memory = self.collector.turn(state.learner.params, state.collecting, state.memory, act_key)
+        if side_by_side:
+            learner, metrics = learned.result()
+        else:
+            learner, metrics = self.learn(state.learner, self.batches(memory, learn_key, calls))
         state = state._replace(
             learner=learner,
             collecting=collecting,
             memory=memory,
             turn=state.turn + 1,
             steps=state.steps + self.collector.steps_per_turn,
-            updates_owed=owed,
+            updates_owed=owed - calls * self.updates_per_call,
             learning=learning,
         )
         return state, metrics
+
+    def batches(self, memory: Memory, key: PRNGKey, calls: int) -> list[Batch]:
+        """What the updates of one turn train on."""
+        drawn = []
+        for _ in range(calls):
+            key, batch = self.draw(memory, key)
+            drawn.append(batch)
+        return drawn
+
+    def learn(self, learner: LearnerState, batches: list[Batch]) -> tuple[LearnerState, dict[str, jax.Array]]:
+        """The updates of one turn."""
+        metrics: dict[str, jax.Array] = {}
+        for batch in batches:
+            learner, metrics = self.update(learner, batch)
+        return learner, metrics
 
     def parameter_lag(self) -> int:
         """The most updates that the learner is ahead of the parameters an action was chosen by."""
         owed = self.collector.steps_per_turn * self.config.learner.replay_ratio / self.trained_per_update
         return math.ceil(owed / self.updates_per_call) * self.updates_per_call
 
-    def _learn(self, state: LearnerState, memory: Memory, key: PRNGKey) -> tuple[LearnerState, dict[str, jax.Array]]:
-        def one(state: LearnerState, key: PRNGKey) -> tuple[LearnerState, dict[str, jax.Array]]:
+    def _draw(self, memory: Memory, key: PRNGKey) -> tuple[PRNGKey, Batch]:
+        """The next key, and the batches of one call, stacked where it makes several updates."""
+
+        def one(key: PRNGKey) -> Batch:
             sample_key, relabel_key = jax.random.split(key)
             trajectories = sample(memory.replay, sample_key, self.config.learner.batch)
-            batch = relabel(relabel_key, trajectories, memory.goals, self.config.relabel, self.config.reward.decoys)
-            return self.learner.update(state, batch)
+            return relabel(relabel_key, trajectories, memory.goals, self.config.relabel, self.config.reward.decoys)
 
+        key, own_key = jax.random.split(key)
+        if self.updates_per_call == 1:
+            return key, one(own_key)
+        return key, jax.vmap(one)(jax.random.split(own_key, self.updates_per_call))
+
+    def _update(self, state: LearnerState, batch: Batch) -> tuple[LearnerState, dict[str, jax.Array]]:
         if self.updates_per_call == 1:  # a convolution's gradient is slow inside a loop on a CPU
-            return one(state, key)
-        state, metrics = jax.lax.scan(one, state, jax.random.split(key, self.updates_per_call))
+            return self.learner.update(state, batch)
+        state, metrics = jax.lax.scan(self.learner.update, state, batch)
         return state, jax.tree.map(jnp.mean, metrics)
-
-
-def make_collector(config: Config, env: Env, learner: Learner) -> Collector:
-    """Inside jit where the world can live there; else two groups of environments that take turns."""
-    if not is_host(env) and not config.actor.host:
-        return DeviceCollector(config, env, learner.imitator)
-    n = config.actor.environments
-    sizes = [n - n // 2, n // 2] if n > 1 else [n]
-    return HostCollector(config, [make_host_env(config.env, size) for size in sizes], learner.imitator)
 
 
 def train(config: Config, run: str | Path | None = None, console: Console | None = None) -> Path:

@@ -1,0 +1,139 @@
+"""Atari through the Arcade Learning Environment: a vector world to train in, and one that reads memory to score in.
+
+Both show the same pixels: the brighter of the last two of four frames, shrunk by area to 84×84.
+"""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ale_py.vector_env import AtariVectorEnv
+
+from discern.config import AtariConfig
+from discern.envs.ale import ACTIONS, AVATARS, SCREEN, SIDE, Look, positions, refuse_unknown_game
+from discern.envs.atari_games import Games, RemoteGames
+from discern.envs.atari_goals import goal_sets, goals
+from discern.envs.base import EnvSpec, HostStep
+
+GAMES_PER_PROCESS = 6  # at least; a process costs a second or two
+
+
+class Atari:
+    """N emulators on C++ threads; raw is their screens, whole or already shrunk."""
+
+    def __init__(self, game: str, n: int, config: AtariConfig):
+        self.spec = atari_spec(game)
+        self.size = n
+        height, width = SCREEN if shrinks_on_accelerator(config) else (SIDE, SIDE)
+        self._emulators = AtariVectorEnv(
+            game,
+            n,
+            num_threads=min(n, config.threads or len(os.sched_getaffinity(0))),
+            img_height=height,
+            img_width=width,
+            grayscale=False,
+            stack_num=1,
+            full_action_space=True,
+            use_fire_reset=False,
+            reward_clipping=False,
+            repeat_action_probability=config.sticky,
+        )
+        self._over = np.zeros(n, bool)
+
+    def reset(self, seed: int) -> HostStep:
+        screens, _ = self._emulators.reset(seed=seed)
+        self._over = np.zeros(self.size, bool)
+        return HostStep(screens[:, 0], ~self._over, self._over)
+
+    def send(self, actions: np.ndarray) -> None:
+        self._emulators.send(actions)
+
+    def recv(self) -> HostStep:
+        """An emulator whose game was over has ignored its action and started a new game."""
+        screens, _, terminated, truncated, _ = self._emulators.recv()
+        is_first, self._over = self._over, terminated | truncated
+        return HostStep(screens[:, 0], is_first, self._over)
+
+    def observe(self, raw: jax.Array) -> jax.Array:
+        return shrink(raw)
+
+    def close(self) -> None:
+        self._emulators.close()
+
+
+class ScoredAtari:
+    """N games whose memory can be read, shared out over processes.
+
+    An attempt starts where the avatar begins to obey, after up to 30 idle frames. A game whose avatar is not known
+    has no scored dimension, only goals to look at.
+    """
+
+    def __init__(self, game: str, n: int, config: AtariConfig):
+        self.spec = atari_spec(game)
+        self.size = n
+        self.goal_sets = goal_sets(game)
+        self._game = game
+        count = max(1, min(len(os.sched_getaffinity(0)), n // GAMES_PER_PROCESS))
+        play = RemoteGames if count > 1 else Games
+        sizes = [(n + i) // count for i in range(count)]
+        self._shares = [play(game, size, config.sticky, not shrinks_on_accelerator(config)) for size in sizes]
+        self._splits = np.cumsum(sizes)[:-1]
+
+    def reset(self, seed: int) -> HostStep:
+        seeds = np.stack([np.full(self.size, seed), np.arange(self.size)], axis=1)
+        for games, share in zip(self._shares, np.split(seeds, self._splits), strict=True):
+            games.reset(share)
+        return self.recv()
+
+    def send(self, actions: np.ndarray) -> None:
+        for games, share in zip(self._shares, np.split(np.asarray(actions), self._splits), strict=True):
+            games.send(share)
+
+    def recv(self) -> HostStep:
+        played = [games.recv() for games in self._shares]
+        looks, is_first, is_last = jax.tree.map(lambda *parts: np.concatenate(parts), *played)
+        return HostStep(looks, is_first, is_last)
+
+    def observe(self, raw: Look) -> jax.Array:
+        return shrink(jnp.asarray(raw.screen))
+
+    def measure(self, raw: Look) -> np.ndarray:
+        return positions(AVATARS.get(self._game), raw.ram)
+
+    def goals(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Images uint8 [M, 84, 84, 3] and measures float32 [M, D] of a goal set of the game."""
+        return goals(self._game, name, count)
+
+    def close(self) -> None:
+        for games in self._shares:
+            games.close()
+
+
+def atari_spec(game: str) -> EnvSpec:
+    """What an agent must know of a game; an unknown one is refused."""
+    refuse_unknown_game(game)
+    avatar = AVATARS.get(game)
+    return EnvSpec(f"atari/{game}", (SIDE, SIDE, 3), ACTIONS, avatar.dimensions if avatar else ())
+
+
+def shrinks_on_accelerator(config: AtariConfig) -> bool:
+    """Whether screens travel whole: cheaper for the emulator's cores, and next to nothing for an accelerator."""
+    return config.shrink == "accelerator" or (config.shrink == "auto" and jax.default_backend() != "cpu")
+
+
+def shrink(screens: jax.Array) -> jax.Array:
+    """uint8 [N, 210, 160, 3] → [N, 84, 84, 3] by area; screens that are already shrunk stay as they are."""
+    if screens.shape[1:3] == (SIDE, SIDE):
+        return screens
+    down, across = (jnp.asarray(area_weights(length, SIDE)) for length in screens.shape[1:3])
+    shrunk = jnp.einsum("ih,nhwc,jw->nijc", down, screens.astype(jnp.float32), across, precision="highest")
+    return jnp.round(shrunk).astype(jnp.uint8)
+
+
+def area_weights(length: int, shrunk: int) -> np.ndarray:
+    """How much of each of `shrunk` equal stretches each pixel of `length` covers: float32 [shrunk, length]."""
+    edges = np.arange(shrunk + 1) * length / shrunk
+    pixels = np.arange(length)
+    overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    return (np.maximum(overlap, 0.0) * shrunk / length).astype(np.float32)
