@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,7 +93,7 @@ class RemoteGames:
             raise RuntimeError(f"a process of emulators died with exit code {self._process.wait()}") from None
 
     def close(self) -> None:
-        if self._process.poll() is None:
+        with suppress(BrokenPipeError):
             self._process.communicate()
 
 

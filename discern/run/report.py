@@ -8,8 +8,8 @@ from typing import Any
 
 import jax
 
-from discern.envs import make_scored_env
-from discern.evaluation.achievement import evaluate_policy
+from discern.envs import is_host, make_scored_env
+from discern.evaluation.achievement import evaluator
 from discern.evaluation.goal_sets import goal_set
 from discern.run.trained import load
 from discern.types import UserError
@@ -21,16 +21,20 @@ def evaluate(run: str | Path, goals: str = "even", trials: int = 20, count: int 
         raise UserError("trials and goals must be at least 1")
     began = time.monotonic()
     agent = load(run)
-    env = make_scored_env(agent.config.env, count, agent.config)
-    if not env.spec.dimensions:
+    if not agent.spec.dimensions:
         raise UserError(
-            f"{env.spec.name} has no success rate, because where its avatar is is not known; "
+            f"{agent.spec.name} has no success rate, because where its avatar is is not known; "
             f"train and look at the run's goals.png"
         )
-    wanted = goal_set(env, goals, count)
-    imitator = agent.learner.imitator
-    score = evaluate_policy(imitator, agent.params, env, wanted, trials, seed=seed)
-    random = evaluate_policy(imitator, agent.params, env, wanted, trials, epsilon=1.0, seed=seed)
+    env = make_scored_env(agent.config.env, count, agent.config)
+    try:
+        wanted = goal_set(env, goals, count)
+        attempt = evaluator(agent.learner.imitator, env)
+        score = attempt(agent.params, wanted, trials, seed=seed)
+        random = attempt(agent.params, wanted, trials, epsilon=1.0, seed=seed)
+    finally:
+        if is_host(env):
+            env.close()
     return {
         "success": score.success,
         "random": random.success,

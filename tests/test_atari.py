@@ -1,0 +1,303 @@
+"""The real emulator: pixels, resets, goals, and the refusal of what is not known."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import cv2
+import jax
+import numpy as np
+import pytest
+
+import discern
+from discern.agent.learner import Learner
+from discern.config import AtariConfig, preset, replace
+from discern.envs import is_host, make_env, make_scored_env
+from discern.envs.ale import AVATARS, NOOP, RIGHT, Emulator, positions
+from discern.envs.atari import Atari, ScoredAtari, area_weights, shrink
+from discern.envs.atari_games import RemoteGames
+from discern.envs.atari_goals import DIGESTS, digest, make_goals
+from discern.evaluation.goal_sets import goal_set
+from discern.run.actor import HostCollector, Memory
+from discern.run.bench import bench
+from discern.run.replay import empty_replay
+from discern.types import UserError
+
+ON_HOST, ON_DEVICE = AtariConfig(shrink="emulator"), AtariConfig(shrink="accelerator")
+TINY = {
+    "minutes": 0.0,
+    "steps": 1500,
+    "actor.environments": 4,
+    "actor.horizon": 10,
+    "learner.batch": 4,
+    "learner.replay_ratio": 1.0,
+    "replay_capacity": 64,
+    "goal_buffer.capacity": 16,
+    "network.channels": (4, 4),
+    "network.features": 8,
+    "network.lstm": 8,
+    "evaluation_goals": 4,
+    "evaluate_every": 0,
+}
+
+
+def play(env: Atari | ScoredAtari, actions: np.ndarray) -> np.ndarray:
+    """Images of every step, uint8 [T, N, 84, 84, 3]."""
+    images = []
+    for action in actions:
+        env.send(action)
+        images.append(np.asarray(env.observe(env.recv().raw)))
+    return np.stack(images)
+
+
+def random_actions(steps: int, n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 18, (steps, n), dtype=np.int32)
+
+
+def test_shrinking_is_by_area():
+    np.testing.assert_allclose(area_weights(4, 2), [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]])
+    np.testing.assert_allclose(area_weights(3, 2), [[2 / 3, 1 / 3, 0], [0, 1 / 3, 2 / 3]], rtol=1e-6)
+    noise = np.random.default_rng(0).integers(0, 256, (8, 210, 160, 3), dtype=np.uint8)
+    ours = np.asarray(jax.jit(shrink)(noise)).astype(int)
+    theirs = np.stack([cv2.resize(image, (84, 84), interpolation=cv2.INTER_AREA) for image in noise])
+    assert np.abs(ours - theirs).max() <= 1
+    assert (ours != theirs).mean() < 0.01
+
+
+@pytest.mark.parametrize("game", ["seaquest", "montezuma_revenge"])
+def test_both_ways_to_shrink_show_the_same(game):
+    actions = random_actions(60, 2)
+    seen = []
+    for config in (ON_HOST, ON_DEVICE):
+        env = Atari(game, 2, config)
+        first = np.asarray(env.observe(env.reset(3).raw))
+        seen.append(np.concatenate([first[None], play(env, actions)]).astype(int))
+        env.close()
+    assert np.abs(seen[0] - seen[1]).max() <= 1
+
+
+@pytest.mark.parametrize("game", ["seaquest", "montezuma_revenge"])
+@pytest.mark.parametrize("config", [ON_HOST, ON_DEVICE], ids=["emulator", "accelerator"])
+def test_the_scored_world_shows_the_training_worlds_pixels(game, config):
+    """The same game after the same idle frames and the same actions."""
+    training = Atari(game, 1, config)
+    training.reset(5)
+    locked = AVATARS[game].locked_steps
+    for _ in range(locked):
+        training.send(np.array([NOOP], np.int32))
+        _, _, _, _, info = training._emulators.recv()
+    if not locked:
+        _, info = training._emulators.reset(seed=5)
+    idle = int(info["episode_frame_number"][0]) - 4 * locked
+    scored = ScoredAtari(game, 1, config)
+    scored.reset(0)
+    games = scored._shares[0]
+    games._games = [games._emulator.starts[idle][0]]
+    actions = random_actions(150, 1)
+    np.testing.assert_array_equal(play(training, actions), play(scored, actions))
+    training.close()
+
+
+def test_no_trajectory_crosses_a_reset(monkeypatch):
+    """Breakout is soon over under random play; every stored trajectory must be one stretch of one game."""
+    config = replace(preset("atari/breakout"), {**TINY, "actor.steps_per_turn": 420, "replay_capacity": 256})
+    config = replace(config, {"goal_buffer.p_replace": 0.0, "actor.epsilon_exponent": 0.0, "actor.epsilon_base": 1.0})
+    groups = [Atari("breakout", 2, ON_HOST), Atari("breakout", 2, ON_HOST)]
+    stream: list[list[tuple]] = [[], []]
+
+    def record(which: int) -> None:
+        emulators, send = groups[which]._emulators, groups[which].send
+        receive = emulators.recv
+
+        def recv():
+            step = receive()
+            stream[which].append((step[0][:, 0].copy(), step[4]["episode_frame_number"].copy(), sent[-1]))
+            return step
+
+        sent: list[np.ndarray] = []
+        monkeypatch.setattr(emulators, "recv", recv)
+        monkeypatch.setattr(groups[which], "send", lambda actions: (sent.append(actions.copy()), send(actions))[1])
+
+    for which in (0, 1):
+        record(which)
+    learner = Learner(config, groups[0].spec)
+    collector = HostCollector(config, groups, learner.imitator)
+    state, goals, _ = collector.start(jax.random.key(0), first_slot=256)
+    params = jax.jit(learner.init)(jax.random.key(1), goals.images).params
+    memory = Memory(empty_replay(256, 4, 10, (84, 84, 3)), goals)
+    state, memory = collector.turn(params, state, memory, jax.random.key(2))
+    collector.close()
+    counts = collector.counts(state)
+    assert counts["dropped"] > 0
+    replay = memory.replay
+    whole = np.asarray(replay.queue)[: int(replay.filled)]
+    observations, actions = np.asarray(replay.stored.observations)[whole], np.asarray(replay.stored.actions)[whole]
+    assert len(whole) == counts["trajectories"] > 100
+
+    where: dict[bytes, list[tuple[int, int, int]]] = {}
+    for which in (0, 1):
+        for t, (screens, _, _) in enumerate(stream[which]):
+            for env in (0, 1):
+                where.setdefault(screens[env].tobytes(), []).append((which, env, t))
+    for frames, chosen in zip(observations, actions, strict=True):
+        stretches = [
+            (which, env, t)
+            for which, env, t in where[frames[0].tobytes()]
+            if t + 10 < len(stream[which])
+            and all(stream[which][t + i][0][env].tobytes() == frames[i].tobytes() for i in range(11))
+            and all(stream[which][t + i + 1][2][env] == chosen[i] for i in range(10))
+        ]
+        assert stretches  # no frame or action is lost, doubled or out of order
+        for which, env, t in stretches:
+            clock = [stream[which][t + i][1][env] for i in range(11)]
+            assert np.all(np.diff(clock) > 0)  # the emulator's own clock never starts over inside
+
+
+def test_a_game_that_ends_starts_over_and_says_so():
+    env = Atari("breakout", 1, ON_HOST)
+    step = env.reset(0)
+    assert step.is_first.all()
+    assert not step.is_last.any()
+    flags = []
+    for action in random_actions(300, 1, seed=1):
+        env.send(action)
+        step = env.recv()
+        flags.append((bool(step.is_first[0]), bool(step.is_last[0])))
+    env.close()
+    last = [t for t, flag in enumerate(flags) if flag[1]]
+    assert last
+    assert [t for t, flag in enumerate(flags) if flag[0]] == [t + 1 for t in last if t + 1 < len(flags)]
+
+
+def test_sticky_actions_are_a_setting():
+    actions = random_actions(80, 1)
+
+    def images(sticky: float) -> np.ndarray:
+        env = ScoredAtari("seaquest", 1, AtariConfig(shrink="emulator", sticky=sticky))
+        env.reset(0)
+        return play(env, actions)
+
+    np.testing.assert_array_equal(images(0.0), images(0.0))
+    assert (images(0.0) != images(0.5)).any()
+
+
+@pytest.mark.parametrize(("game", "start"), [("seaquest", (76, 13)), ("montezuma_revenge", (77, 235))])
+def test_the_avatar_is_where_memory_says(game, start):
+    emulator = Emulator(game)
+    emulator.start(np.random.default_rng(0))
+    np.testing.assert_array_equal(emulator.position, start)
+    assert emulator.obeys()
+    emulator.skip(RIGHT)
+    np.testing.assert_array_equal(emulator.position, (start[0] + 4, start[1]))
+    assert [d.name for d in make_scored_env(f"atari/{game}").spec.dimensions] == ["x", "y"]
+
+
+def test_before_it_obeys_the_submarine_is_locked():
+    emulator = Emulator("seaquest")
+    emulator._ale.reset_game()
+    assert not emulator.obeys()
+
+
+def test_outside_the_first_room_nothing_is_measured():
+    ram = np.zeros((2, 128), np.uint8)
+    ram[:, 42], ram[:, 43], ram[:, 3] = 80, 200, (1, 2)
+    np.testing.assert_array_equal(positions(AVATARS["montezuma_revenge"], ram), [[80, 200], [np.nan, np.nan]])
+
+
+@pytest.mark.parametrize("name", sorted(DIGESTS))
+def test_goal_sets_are_made_again_the_same(name):
+    game, which = name.split("/")
+    images, measures = make_goals(game, which)
+    assert digest(images, measures) == DIGESTS[name]
+    shipped = goal_set(make_scored_env(f"atari/{game}"), which)
+    np.testing.assert_array_equal(shipped.images, images)
+    np.testing.assert_array_equal(shipped.measures, measures)
+
+
+def test_goals_lie_in_the_playable_area_and_cover_it():
+    for game in AVATARS:
+        goals = goal_set(make_scored_env(f"atari/{game}"), "even")
+        for d, values in zip(AVATARS[game].dimensions, goals.measures.T, strict=True):
+            assert values.min() >= d.low
+            assert values.max() <= d.high
+            assert np.ptp(values) > 0.8 * (d.high - d.low)
+    with pytest.raises(UserError, match="even, paper"):
+        goal_set(make_scored_env("atari/seaquest"), "odd")
+    with pytest.raises(UserError, match="has 100 goals"):
+        goal_set(make_scored_env("atari/seaquest"), "even", 101)
+    assert len(goal_set(make_scored_env("atari/seaquest"), "even", 7).images) == 7
+
+
+def test_games_in_processes_of_their_own_are_the_same_games():
+    """Sharing games out must not change them, so that a score does not depend on the number of cores."""
+    alone, shared = ScoredAtari("seaquest", 4, ON_HOST), ScoredAtari("seaquest", 4, ON_HOST)
+    shared._shares = [RemoteGames("seaquest", 1, 0.0, True), RemoteGames("seaquest", 3, 0.0, True)]
+    shared._splits = np.array([1])
+    actions = random_actions(30, 4)
+    for env in (alone, shared):
+        env.reset(7)
+    np.testing.assert_array_equal(play(alone, actions), play(shared, actions))
+    shared._shares[0]._process.kill()
+    with pytest.raises((RuntimeError, BrokenPipeError)):
+        play(shared, actions[:2])
+    shared.close()
+    assert shared._shares[1]._process.wait(10) == 0
+
+
+def test_an_unknown_game_is_refused():
+    with pytest.raises(UserError, match="did you mean seaquest"):
+        make_env("atari/seequest")
+    assert is_host(make_env("atari/pong"))
+
+
+def test_a_game_without_a_known_avatar_trains_shows_goals_and_refuses_a_success_rate(tmp_path):
+    run = tmp_path / "pong"
+    config = replace(preset("atari/pong"), TINY)
+    discern.train(config, run)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["steps"] >= 1500
+    assert not any("success" in row or "random" in row for row in rows)
+    assert (run / "goals.png").stat().st_size > 1000
+    with pytest.raises(UserError, match="no success rate"):
+        discern.evaluate(run)
+
+
+def test_a_run_is_scored_on_both_goal_sets_and_resumes(tmp_path):
+    run = tmp_path / "seaquest"
+    discern.train(replace(preset("atari/seaquest"), TINY), run)
+    for goals in ("even", "paper"):
+        report = discern.evaluate(run, goals, trials=1, count=4)
+        assert report["goals"]["set"] == goals
+        assert 0.0 <= report["success"] <= 1.0
+        assert 0.0 <= report["random"] <= 1.0
+    discern.resume(run, steps=1700)
+    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["steps"] >= 1700
+    agent = discern.load(run)
+    reached = agent.reach(make_env("atari/seaquest", 1), np.zeros((84, 84, 3), np.uint8))
+    assert reached.observations.shape == (11, 84, 84, 3)
+
+
+def test_the_bench_times_the_emulator_alone():
+    report = bench(replace(preset("atari/seaquest"), TINY), seconds=0.3)
+    assert report["whole_over_world"] == pytest.approx(
+        report["whole_steps_per_second"] / report["world_steps_per_second"], rel=0.01
+    )
+    assert report["world_steps_per_second"] > report["whole_steps_per_second"] > 0
+
+
+def test_emulators_end_with_their_parent():
+    """A killed run leaves no process of emulators behind."""
+    code = (
+        "from discern.envs.atari_games import RemoteGames; import numpy as np, os\n"
+        "games = RemoteGames('pong', 1, 0.0, True); games.reset(np.zeros((1, 1), int)); games.recv()\n"
+        "print(games._process.pid, flush=True); os._exit(9)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    pid = int(out.stdout.split()[-1])
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
+        assert time.monotonic() < deadline, "the process of emulators lives on"
+        time.sleep(0.1)
