@@ -72,6 +72,8 @@ class RewardConfig:
     decoys: int = 4
     inverse_temperature: float = 0.0
     """β of the teacher's softmax; 0 stands for the paper's K + 1."""
+    sharpness: float = 1.0
+    """The learned reward is the similarity to this power; above 1, near misses earn less."""
     pixel_sigma_scale: float = 1.0
     """σ_pixel in medians of the squared distance between two goals of the buffer."""
 
@@ -177,6 +179,7 @@ def _first_problem(config: Config) -> str | None:
         "learner.discount must lie in [0, 1]": 0 <= learner.discount <= 1,
         "learner.average_decay must lie in [0, 1)": 0 <= learner.average_decay < 1,
         "atari.sticky must lie in [0, 1)": 0 <= config.atari.sticky < 1,
+        "reward.sharpness must be above 0": config.reward.sharpness > 0,
         "relabel.p_hindsight must lie in [0, 1]": 0 <= relabel.p_hindsight <= 1,
         "relabel.goals must name at least one kind of goal": len(relabel.goals) >= 1,
         f"relabel.goals takes {', '.join(get_args(GoalKind))}": set(relabel.goals) <= set(get_args(GoalKind)),

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from discern.agent.goals import GoalBuffer, distance_to_rest, draw_decoys, propose, substitute
+from discern.agent.goals import GoalBuffer, distance_to_rest, draw_decoys, most_considered, propose, substitute
 from discern.config import GoalBufferConfig
 
 
@@ -82,3 +82,24 @@ def test_decoys_come_without_replacement_and_never_from_the_goals_slot():
 def test_all_other_slots_can_be_decoys():
     decoys = np.asarray(draw_decoys(jax.random.key(0), 5, jnp.array([2]), 4))
     assert set(decoys[0].tolist()) == {0, 1, 3, 4}
+
+
+def test_a_loop_of_known_length_considers_the_same_observations(monkeypatch):
+    """An accelerator runs as many rounds as are ever needed; the rounds too many change nothing."""
+    buffer = GoalBuffer(plain(*range(64)))
+    for config in (GoalBufferConfig(p_replace=0.1), GoalBufferConfig(p_replace=0.1, strategy="diverse")):
+        on_cpu = [propose(buffer, plain(*range(100, 130)), jax.random.key(seed), config).images for seed in range(5)]
+        with monkeypatch.context() as patched:
+            patched.setattr(jax, "default_backend", lambda: "gpu")
+            elsewhere = [
+                propose(buffer, plain(*range(100, 130)), jax.random.key(seed), config).images for seed in range(5)
+            ]
+        np.testing.assert_array_equal(jnp.stack(on_cpu), jnp.stack(elsewhere))
+
+
+def test_the_most_that_are_considered_is_hardly_ever_exceeded():
+    assert most_considered(256, 0.0) == 0
+    assert most_considered(1, 1e-3) == 1
+    drawn = np.random.default_rng(0).binomial(256, 0.01, 200_000)
+    assert (drawn > most_considered(256, 0.01)).sum() <= 1
+    assert most_considered(256, 0.01) < 16

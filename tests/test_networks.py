@@ -1,3 +1,5 @@
+import dataclasses
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -137,3 +139,17 @@ def test_float_images_are_refused():
     imitator, params = make(SMALL)
     with pytest.raises(AssertionError):
         imitator.features(params, jnp.zeros((1, 12, 12, 3)))
+
+
+def test_centring_takes_away_what_never_changes_and_is_not_trained():
+    imitator = Imitator(dataclasses.replace(SMALL, centre=True), (12, 12, 3), actions=3, horizon=4)
+    scene = jax.random.randint(jax.random.key(0), (12, 12, 3), 0, 256).astype(jnp.uint8)
+    params = imitator.calibrate(imitator.init(jax.random.key(1)), jnp.stack([scene, scene]))
+    np.testing.assert_allclose(params["torso"]["centre"], scene / 255, atol=1e-6)
+    plain = Imitator(SMALL, (12, 12, 3), actions=3, horizon=4)
+    rest = {"torso": {name: leaf for name, leaf in params["torso"].items() if name != "centre"}}
+    black = jnp.zeros((1, 12, 12, 3), jnp.uint8)
+    np.testing.assert_allclose(imitator.features(params, scene[None]), plain.features(rest, black), atol=1e-6)
+    gradient = jax.grad(lambda params: imitator.features(params, black).sum())(params)
+    assert not gradient["torso"]["centre"].any()
+    assert gradient["torso"]["Dense_0"]["kernel"].any()

@@ -78,3 +78,9 @@ def test_sigma_is_the_median_distance_of_goal_pairs():
     params = PixelReward(sigma_scale=0.5).calibrate({}, images)
     # pairs (0, 51), (0, 102), (0, 255): squared distances 0.12, 0.48, 3
     assert params["sigma"] == pytest.approx(0.24, rel=1e-5)
+
+
+def test_sharpness_is_a_power_of_the_similarity():
+    sharp = make_reward(RewardConfig(embedding=2, sharpness=4.0))
+    achieved, goal = frames((100.0, 0.0)), frames((100.0, 100.0))  # cosine √½
+    np.testing.assert_allclose(sharp.reward(IDENTITY, achieved, goal), [0.25], rtol=1e-5)

@@ -31,4 +31,4 @@ def make_reward(config: RewardConfig) -> Reward:
     """The reward that the config names."""
     if config.kind == "pixels":
         return PixelReward(config.pixel_sigma_scale)
-    return DiscernReward(config.embedding, config.inverse_temperature or config.decoys + 1.0)
+    return DiscernReward(config.embedding, config.inverse_temperature or config.decoys + 1.0, config.sharpness)

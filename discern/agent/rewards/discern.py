@@ -30,10 +30,11 @@ def goal_log_likelihood(goal: jax.Array, decoys: jax.Array, inverse_temperature:
 
 @dataclass(frozen=True)
 class DiscernReward:
-    """max(0, ℓ_g), with ξ trained to tell the goal from K decoys."""
+    """max(0, ℓ_g), with ξ trained to tell the goal from K decoys; sharpened to a power other than the paper's 1."""
 
     embedding: int
     inverse_temperature: float
+    sharpness: float = 1.0
 
     def init(self, key: PRNGKey, features: int) -> Params:
         kernel = fan_in_normal(key, (features, self.embedding), jnp.float32)
@@ -44,7 +45,8 @@ class DiscernReward:
         return params
 
     def reward(self, params: Params, achieved: Frames, goal: Frames) -> jax.Array:
-        return jnp.maximum(0.0, similarity(embed(params, achieved.features), embed(params, goal.features)))
+        alike = similarity(embed(params, achieved.features), embed(params, goal.features))
+        return jnp.maximum(0.0, alike) ** self.sharpness
 
     def loss(
         self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
