@@ -231,7 +231,16 @@ SIZES: dict[str, dict[str, Any]] = {
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 
-FAST_IN: dict[str, dict[str, Any]] = {"arena": {"learner.learning_rate": 1e-3}}
+FAST_IN: dict[str, dict[str, Any]] = {
+    "arena": {"learner.learning_rate": 1e-3},
+    "arena/84": {},
+    "atari": {
+        "network.centre": True,
+        "goal_buffer.strategy": "diverse",
+        "goal_buffer.closeness": "nearest",
+        "learner.replay_ratio": 8.0,
+    },
+}
 
 
 def preset(env: str, name: ConfigName = "fast") -> Config:
@@ -239,7 +248,7 @@ def preset(env: str, name: ConfigName = "fast") -> Config:
     suite = env.split("/")[0]
     changes = SIZES.get(env, SIZES.get(suite, {}))
     if name == "fast":
-        changes = FAST | changes | FAST_IN.get(env, {})
+        changes = FAST | changes | FAST_IN.get(env, FAST_IN.get(suite, {}))
     return replace(Config(), {"env": env, **changes})
 
 

@@ -123,9 +123,11 @@ class Loop:
 
 def train(config: Config, run: str | Path | None = None, console: Console | None = None) -> Path:
     """Trains a new agent and returns its run folder."""
+    console = console or Console()
+    console.print(f"making {config.actor.environments} environments of {config.env} …")
     loop = Loop(config)
     folder = new_folder(run, config)
-    return Session(loop, loop.start(), folder, console or Console()).spend()
+    return Session(loop, loop.start(), folder, console).spend()
 
 
 def resume(
