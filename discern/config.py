@@ -67,7 +67,8 @@ class RelabelConfig:
 class RewardConfig:
     """How achieving a goal is rewarded."""
 
-    kind: Literal["discern", "pixels"] = "discern"
+    kind: Literal["discern", "log_likelihood", "autoencoder", "wgan", "pixels"] = "discern"
+    """discern: max(0, similarity); log_likelihood: log q̂ of the same teacher; the others are the paper's baselines."""
     embedding: int = 32
     decoys: int = 4
     inverse_temperature: float = 0.0

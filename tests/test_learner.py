@@ -8,7 +8,7 @@ from discern.agent.learner import Learner, final_rows
 from discern.agent.relabel import relabel
 from discern.config import replace
 from discern.envs import make_env
-from discern.types import Trajectories
+from discern.types import Frames, Trajectories
 
 
 @pytest.fixture
@@ -36,7 +36,8 @@ def test_the_teacher_does_not_move_the_torso(setting):
 
     def teacher_loss(params):
         features = learner.imitator.features(params, jnp.zeros((4 * 6 + 8, 24, 24, 3), jnp.uint8))
-        return learner.reward_loss(params, features, jnp.zeros((32, 24, 24, 3), jnp.uint8), batch)[0]
+        images = jnp.zeros((32, 24, 24, 3), jnp.uint8)
+        return learner.reward_loss(params["reward"], features, images, learner.decoys(params, batch), batch)[0]
 
     gradient = jax.jit(jax.grad(teacher_loss))(state.params)
     assert not any(leaf.any() for leaf in jax.tree.leaves([gradient["torso"], gradient["core"]]))
@@ -51,9 +52,8 @@ def test_the_policy_does_not_move_the_teacher(setting):
         images = jnp.concatenate([images, batch.extra_goals[:, 1]])
         features = learner.imitator.features(params, images)
         q_values = learner.q_values(params, features, batch)
-        return learner.policy_loss(
-            q_values, q_values, learner.rewards(params["reward"], features, images, batch), batch
-        )
+        rewards = learner.rewards(params["reward"], features, images, learner.decoys(params, batch), batch)
+        return learner.policy_loss(q_values, q_values, rewards, batch)
 
     gradient = jax.jit(jax.grad(policy_loss))(state.params)
     assert not any(leaf.any() for leaf in jax.tree.leaves(gradient["reward"]))
@@ -63,9 +63,9 @@ def test_the_policy_does_not_move_the_teacher(setting):
 def test_hindsight_goals_are_worth_one_and_others_what_the_teacher_says(setting):
     learner, state, batch = setting()
     features = jax.random.normal(jax.random.key(5), (32, 8))
-    rewards = np.asarray(
-        learner.rewards(state.params["reward"], features, jnp.zeros((32, 24, 24, 3), jnp.uint8), batch)
-    )
+    decoys = Frames(features[:16].reshape((4, 4, -1)), batch.decoys)
+    images = jnp.zeros((32, 24, 24, 3), jnp.uint8)
+    rewards = np.asarray(learner.rewards(state.params["reward"], features, images, decoys, batch))
     assert (rewards[np.asarray(batch.is_hindsight)] == 1.0).all()
     others = rewards[~np.asarray(batch.is_hindsight)]
     assert (others >= 0).all()
@@ -110,9 +110,12 @@ def test_the_average_trails_the_parameters(setting):
     assert plain.agent is plain.params
 
 
-@pytest.mark.parametrize("kind", ["discern", "pixels"])
+@pytest.mark.parametrize("kind", ["discern", "log_likelihood", "autoencoder", "wgan", "pixels"])
 def test_every_reward_trains(setting, kind):
     learner, state, batch = setting(**{"reward.kind": kind})
+    before = state.params["reward"]
     state, metrics = jax.jit(learner.update)(state, batch)
+    moved = any((a != b).any() for a, b in zip(*map(jax.tree.leaves, (before, state.params["reward"])), strict=True))
+    assert moved == (kind != "pixels")
     assert np.isfinite(float(metrics["td_loss"]))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))

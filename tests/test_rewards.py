@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 
 from discern.agent.rewards import make_reward
+from discern.agent.rewards.autoencoder import AutoencoderReward, reconstruction_error
 from discern.agent.rewards.discern import DiscernReward, embed, goal_log_likelihood, similarity
 from discern.agent.rewards.pixels import PixelReward, squared_distance
+from discern.agent.rewards.wgan import WganReward, pair, wasserstein
 from discern.config import RewardConfig
 from discern.types import Frames
 
 IDENTITY = {"kernel": jnp.eye(2), "bias": jnp.zeros(2)}
+NO_DECOYS = Frames(jnp.zeros((0, 2)), jnp.zeros((0, 1, 1, 3), jnp.uint8))
 
 
 def frames(*features: tuple[float, float]) -> Frames:
@@ -42,7 +45,7 @@ def test_the_reward_is_the_positive_part_of_the_cosine():
     teacher = DiscernReward(2, 5.0)
     achieved = frames((100.0, 0.0), (100.0, 0.0), (100.0, 0.0))
     goal = frames((100.0, 0.0), (0.0, 100.0), (-100.0, 0.0))
-    np.testing.assert_allclose(teacher.reward(IDENTITY, achieved, goal), [1.0, 0.0, 0.0], atol=1e-5)
+    np.testing.assert_allclose(teacher.reward(IDENTITY, achieved, goal, NO_DECOYS), [1.0, 0.0, 0.0], atol=1e-5)
 
 
 def test_the_teachers_loss_and_accuracy_by_hand():
@@ -68,7 +71,7 @@ def test_pixel_reward_by_hand():
     assert squared_distance(black, grey)[0] == pytest.approx(6 * 0.04, rel=1e-5)
     features = jnp.zeros((1, 2))
     params = {"sigma": jnp.float32(0.48)}
-    reward = PixelReward().reward(params, Frames(features, black), Frames(features, grey))
+    reward = PixelReward().reward(params, Frames(features, black), Frames(features, grey), NO_DECOYS)
     assert reward[0] == pytest.approx(np.exp(-0.5), rel=1e-5)
 
 
@@ -83,4 +86,77 @@ def test_sigma_is_the_median_distance_of_goal_pairs():
 def test_sharpness_is_a_power_of_the_similarity():
     sharp = make_reward(RewardConfig(embedding=2, sharpness=4.0))
     achieved, goal = frames((100.0, 0.0)), frames((100.0, 100.0))  # cosine √½
-    np.testing.assert_allclose(sharp.reward(IDENTITY, achieved, goal), [0.25], rtol=1e-5)
+    np.testing.assert_allclose(sharp.reward(IDENTITY, achieved, goal, NO_DECOYS), [0.25], rtol=1e-5)
+
+
+def test_log_likelihood_as_a_reward_by_hand():
+    teacher = make_reward(RewardConfig(kind="log_likelihood", embedding=2, inverse_temperature=2.0))
+    achieved = Frames(jnp.array([[[100.0, 0.0]]]), jnp.zeros((1, 1, 1, 1, 3), jnp.uint8))  # [B=1, 1]
+    goals = Frames(jnp.array([[[100.0, 0.0], [0.0, 100.0]]]), jnp.zeros((1, 2, 1, 1, 3), jnp.uint8))  # [B, G=2]
+    decoys = Frames(jnp.array([[[[0.0, 100.0]]]]), jnp.zeros((1, 1, 1, 1, 1, 3), jnp.uint8))  # [B, 1, K=1]
+    right, wrong = np.log(np.exp(2) / (np.exp(2) + 1)), np.log(1 / 2)
+    rewards = teacher.reward(IDENTITY, achieved, goals, decoys)
+    np.testing.assert_allclose(rewards, [[right, wrong]], rtol=1e-4)
+    assert teacher.hindsight == 0.0  # log q̂ of what is certain
+
+
+def test_reconstruction_error_by_hand():
+    # ξ of (100, 0) is (1, 0); a decoder that doubles gives (2, 0) back
+    params = {"encoder": IDENTITY, "decoder": {"kernel": 2 * jnp.eye(2), "bias": jnp.zeros(2)}}
+    errors = reconstruction_error(params, jnp.array([[100.0, 0.0], [0.0, 100.0]]))
+    np.testing.assert_allclose(errors, [98.0**2, 98.0**2], rtol=1e-5)
+
+
+def test_the_autoencoder_learns_to_reconstruct_and_rewards_the_cosine():
+    reward = AutoencoderReward(embedding=2)
+    params = reward.init(jax.random.key(0), 2, (1, 1, 3))
+    assert params["decoder"]["kernel"].shape == (2, 2)
+    seen = frames((1.0, 0.0), (0.0, 1.0))
+    decoys = Frames(jnp.array([[[-1.0, 0.0]], [[0.0, -1.0]]]), jnp.zeros((2, 1, 1, 1, 3), jnp.uint8))
+    loss = jax.jit(jax.value_and_grad(lambda p: reward.loss(p, seen, seen, decoys, jnp.array([False, True]))[0]))
+    first = float(loss(params)[0])
+    for _ in range(300):
+        params = jax.tree.map(lambda p, g: p - 0.05 * g, params, loss(params)[1])
+    assert float(loss(params)[0]) < 0.05 * first
+    exact = {"encoder": IDENTITY, "decoder": params["decoder"]}
+    achieved, goal = frames((100.0, 0.0), (100.0, 0.0)), frames((100.0, 0.0), (0.0, 100.0))
+    np.testing.assert_allclose(reward.reward(exact, achieved, goal, NO_DECOYS), [1.0, 0.0], atol=1e-5)
+
+
+def test_wasserstein_loss_by_hand():
+    # D(x) = 3·x₀ + 4·x₁ has a gradient of norm 5 everywhere
+    critic = lambda x: 3 * x[0] + 4 * x[1]  # noqa: E731
+    real, fake = jnp.array([[1.0, 0.0], [0.0, 1.0]]), jnp.array([[0.0, 0.0], [1.0, 1.0]])
+    loss, gap = wasserstein(critic, real, fake, jnp.array([0.2, 0.9]), penalty=10.0)
+    assert gap == pytest.approx((0 + 7) / 2 - (3 + 4) / 2)
+    assert loss == pytest.approx(0.0 + 10 * 16)
+
+
+def test_the_penalty_is_taken_between_real_and_fake():
+    # D(x) = x₀² has gradient 2·x₀: 0.5 of the way from 0 to 1 its norm is 1, and nothing is to be paid
+    loss, gap = wasserstein(lambda x: x[0] ** 2, jnp.array([[0.0]]), jnp.array([[1.0]]), jnp.array([0.5]), 10.0)
+    assert loss == pytest.approx(float(gap), abs=1e-5)
+
+
+def test_the_critic_learns_to_tell_what_was_achieved_from_the_goal():
+    reward = WganReward()
+    params = reward.init(jax.random.key(0), 2, (8, 8, 3))
+    white, black = jnp.full((4, 8, 8, 3), 255, jnp.uint8), jnp.zeros((4, 8, 8, 3), jnp.uint8)
+    assert pair(black, white).shape == (4, 8, 8, 6)
+    achieved, goal = Frames(jnp.zeros((4, 2)), black), Frames(jnp.zeros((4, 2)), white)
+    optimiser = reward.optimiser
+    state = optimiser.init(params)
+
+    @jax.jit
+    def step(params, state):
+        gradient = jax.grad(lambda p: reward.loss(p, achieved, goal, NO_DECOYS, jnp.zeros(4, bool))[0])(params)
+        updates, state = optimiser.update(gradient, state)
+        return jax.tree.map(jnp.add, params, updates), state
+
+    for _ in range(200):
+        params, state = step(params, state)
+    done = reward.reward(params, goal, goal, NO_DECOYS)
+    missed = reward.reward(params, achieved, goal, NO_DECOYS)
+    assert (done > missed + 0.5).all()
+    many = reward.reward(params, Frames(None, black[:, None]), Frames(None, jnp.stack([white, black], 1)), NO_DECOYS)
+    assert many.shape == (4, 2)

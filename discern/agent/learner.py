@@ -20,13 +20,13 @@ class Learner:
         self.config = config.learner
         self.imitator = Imitator(config.network, spec.image_shape, spec.actions, config.actor.horizon)
         self.reward: Reward = make_reward(config.reward)
-        self.optimiser = make_optimiser(config.learner)
+        self.optimiser = make_optimiser(config.learner, self.reward)
 
     def init(self, key: PRNGKey, goal_images: jax.Array) -> LearnerState:
         """Fresh parameters; what is measured rather than trained comes from the first goal buffer."""
         imitator_key, reward_key = jax.random.split(key)
         params = self.imitator.calibrate(self.imitator.init(imitator_key), goal_images)
-        reward = self.reward.init(reward_key, self.imitator.config.features)
+        reward = self.reward.init(reward_key, self.imitator.config.features, self.imitator.image_shape)
         params["reward"] = self.reward.calibrate(reward, goal_images)
         target = jax.tree.map(jnp.copy, policy_part(params)) if self.config.target_interval else None
         average = jax.tree.map(jnp.copy, params) if self.config.average_decay else None
@@ -57,9 +57,10 @@ class Learner:
         if target_params is not None:
             target_features = self.imitator.features(target_params, images)
             bootstrap = self.q_values(target_params, target_features, batch)
-        rewards = self.rewards(params["reward"], features, images, batch)
+        decoys = self.decoys(params, batch)
+        rewards = self.rewards(params["reward"], features, images, decoys, batch)
         policy_loss = self.policy_loss(q_values, bootstrap, rewards, batch)
-        reward_loss, reward_metrics = self.reward_loss(params, features, images, batch)
+        reward_loss, reward_metrics = self.reward_loss(params["reward"], features, images, decoys, batch)
         return policy_loss + reward_loss, {
             "td_loss": policy_loss,
             "reward_mean": rewards.mean(),
@@ -82,22 +83,27 @@ class Learner:
         losses = jax.vmap(jax.vmap(td_loss, (0, None, 0)))(q_values, batch.trajectories.actions, returns)
         return losses.mean()
 
-    def rewards(self, params: Params, features: jax.Array, images: jax.Array, batch: Batch) -> jax.Array:
+    def decoys(self, params: Params, batch: Batch) -> Frames:
+        """The batch's decoys [B, K] as a reward sees them."""
+        return Frames(self.imitator.features(jax.lax.stop_gradient(params), batch.decoys), batch.decoys)
+
+    def rewards(
+        self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
+    ) -> jax.Array:
         """1 for a hindsight goal, the reward's word for any other: [B, G]."""
         achieved = frames(features, images, final_rows(batch)[:, None])
         goal = frames(features, images, batch.goal_row)
-        rewards = jnp.where(batch.is_hindsight, 1.0, self.reward.reward(params, achieved, goal))
-        return jax.lax.stop_gradient(rewards)
+        for_each_goal = jax.tree.map(lambda x: x[:, None], decoys)
+        earned = self.reward.reward(params, achieved, goal, for_each_goal)
+        return jax.lax.stop_gradient(jnp.where(batch.is_hindsight, self.reward.hindsight, earned))
 
     def reward_loss(
-        self, params: Params, features: jax.Array, images: jax.Array, batch: Batch
+        self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The teacher's loss on the paper's draw of goals; h is held fixed (sec. 4)."""
         achieved = frames(features, images, final_rows(batch))
         goal = frames(features, images, batch.teacher_row)
-        decoy_features = self.imitator.features(jax.lax.stop_gradient(params), batch.decoys)
-        decoys = Frames(decoy_features, batch.decoys)
-        return self.reward.loss(params["reward"], achieved, goal, decoys, batch.teacher_is_hindsight)
+        return self.reward.loss(params, achieved, goal, decoys, batch.teacher_is_hindsight)
 
 
 def frames(features: jax.Array, images: jax.Array, row: jax.Array) -> Frames:
@@ -116,10 +122,14 @@ def policy_part(params: Params) -> Params:
     return {"torso": params["torso"], "core": params["core"]}
 
 
-def make_optimiser(config: LearnerConfig) -> optax.GradientTransformation:
-    """The config's optimiser behind a clip of the gradient's global norm."""
+def make_optimiser(config: LearnerConfig, reward: Reward) -> optax.GradientTransformation:
+    """The config's optimiser behind a clip of the gradient's global norm; a reward may bring its own."""
     if config.optimiser == "adam":
         rule = optax.adam(config.learning_rate, eps=config.epsilon)
     else:
         rule = optax.rmsprop(config.learning_rate, decay=0.99, eps=config.epsilon)
-    return optax.chain(optax.clip_by_global_norm(config.clip), rule)
+    clipped = optax.chain(optax.clip_by_global_norm(config.clip), rule)
+    if reward.optimiser is None:
+        return clipped
+    parts = {"torso": "policy", "core": "policy", "reward": "reward"}
+    return optax.multi_transform({"policy": clipped, "reward": reward.optimiser}, parts)

@@ -118,14 +118,16 @@ def load_agent(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, int]:
     return fill(template, arrays, prefix, path), arrays["goals.images"], about["counters"]["steps"]
 
 
+def _is_adam(state: Any) -> bool:
+    return isinstance(state, optax.ScaleByAdamState)
+
+
 def _without_momentum(optimiser: Any) -> Any:
-    has_one = optax.tree_utils.tree_get(optimiser, "mu", None) is not None
-    return optax.tree_utils.tree_set(optimiser, mu=None) if has_one else optimiser
+    return jax.tree.map(lambda s: s._replace(mu=None) if _is_adam(s) else s, optimiser, is_leaf=_is_adam)
 
 
 def _with_momentum_of(optimiser: Any, fresh: Any) -> Any:
-    momentum = optax.tree_utils.tree_get(fresh, "mu", None)
-    return optimiser if momentum is None else optax.tree_utils.tree_set(optimiser, mu=momentum)
+    return jax.tree.map(lambda s, f: s._replace(mu=f.mu) if _is_adam(s) else s, optimiser, fresh, is_leaf=_is_adam)
 
 
 def _halve(leaf: jax.Array) -> jax.Array:

@@ -46,7 +46,9 @@ class Agent:
         def reward(params, observations, goals):
             achieved = Frames(imitator.features(params, observations), observations)
             wanted = Frames(imitator.features(params, goals), goals)
-            return self.learner.reward.reward(params["reward"], achieved, wanted)
+            some = jnp.asarray(goal_images[: config.reward.decoys])  # log q̂ needs decoys, the other rewards do not
+            decoys = Frames(imitator.features(params, some), some)
+            return self.learner.reward.reward(params["reward"], achieved, wanted, decoys)
 
         self._choose, self._reward = choose, reward
         self._features = jax.jit(imitator.features)

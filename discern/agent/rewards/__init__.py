@@ -3,9 +3,12 @@
 from typing import Protocol
 
 import jax
+import optax
 
-from discern.agent.rewards.discern import DiscernReward
+from discern.agent.rewards.autoencoder import AutoencoderReward
+from discern.agent.rewards.discern import DiscernReward, LogLikelihoodReward
 from discern.agent.rewards.pixels import PixelReward
+from discern.agent.rewards.wgan import WganReward
 from discern.config import RewardConfig
 from discern.types import Frames, Params, PRNGKey
 
@@ -13,13 +16,21 @@ from discern.types import Frames, Params, PRNGKey
 class Reward(Protocol):
     """A reward with parameters of its own, trained beside the policy; pure functions of arrays."""
 
-    def init(self, key: PRNGKey, features: int) -> Params: ...
+    @property
+    def hindsight(self) -> float:
+        """What a goal earns that was achieved by its choice."""
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation | None:
+        """The reward's own optimiser; None: the policy's."""
+
+    def init(self, key: PRNGKey, features: int, image_shape: tuple[int, int, int]) -> Params: ...
 
     def calibrate(self, params: Params, goal_images: jax.Array) -> Params:
         """Sets what depends on the world's pixels, once, from the first goal buffer [C, H, W, 3]."""
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames) -> jax.Array:
-        """In [0, 1], over the frames' common leading axes."""
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+        """Over the common leading axes of achieved and goal frames [...]; decoys are [..., K]."""
 
     def loss(
         self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
@@ -31,4 +42,9 @@ def make_reward(config: RewardConfig) -> Reward:
     """The reward that the config names."""
     if config.kind == "pixels":
         return PixelReward(config.pixel_sigma_scale)
-    return DiscernReward(config.embedding, config.inverse_temperature or config.decoys + 1.0, config.sharpness)
+    if config.kind == "autoencoder":
+        return AutoencoderReward(config.embedding)
+    if config.kind == "wgan":
+        return WganReward()
+    teacher = LogLikelihoodReward if config.kind == "log_likelihood" else DiscernReward
+    return teacher(config.embedding, config.inverse_temperature or config.decoys + 1.0, config.sharpness)

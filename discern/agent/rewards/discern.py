@@ -35,8 +35,11 @@ class DiscernReward:
     embedding: int
     inverse_temperature: float
     sharpness: float = 1.0
+    optimiser: None = None
+    hindsight: float = 1.0
 
-    def init(self, key: PRNGKey, features: int) -> Params:
+    def init(self, key: PRNGKey, features: int, image_shape: tuple[int, int, int]) -> Params:
+        del image_shape
         kernel = fan_in_normal(key, (features, self.embedding), jnp.float32)
         return {"kernel": kernel, "bias": jnp.zeros(self.embedding)}
 
@@ -44,7 +47,8 @@ class DiscernReward:
         del goal_images
         return params
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames) -> jax.Array:
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+        del decoys
         alike = similarity(embed(params, achieved.features), embed(params, goal.features))
         return jnp.maximum(0.0, alike) ** self.sharpness
 
@@ -64,3 +68,18 @@ class DiscernReward:
             "teacher_accuracy": jnp.sum(right * intended) / jnp.maximum(1.0, intended.sum()),
             "teacher_loss": -log_likelihood.mean(),
         }
+
+
+@dataclass(frozen=True)
+class LogLikelihoodReward(DiscernReward):
+    """log q̂ itself, which the objective suggests and the paper found noisier (sec. 4); 0 where the goal is certain."""
+
+    hindsight: float = 0.0
+
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+        here = embed(params, achieved.features)
+        of_goal = similarity(here, embed(params, goal.features))
+        of_decoys = similarity(here[..., None, :], embed(params, decoys.features))
+        of_decoys = jnp.broadcast_to(of_decoys, (*of_goal.shape, of_decoys.shape[-1]))
+        likelihood = jnp.vectorize(goal_log_likelihood, excluded=(2,), signature="(),(k)->()")
+        return likelihood(of_goal, of_decoys, self.inverse_temperature)

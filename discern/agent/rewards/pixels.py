@@ -19,9 +19,11 @@ class PixelReward:
     """σ_pixel is the median squared distance of two goals of the first buffer, times a factor; nothing is learned."""
 
     sigma_scale: float = 1.0
+    optimiser: None = None
+    hindsight: float = 1.0
 
-    def init(self, key: PRNGKey, features: int) -> Params:
-        del key, features
+    def init(self, key: PRNGKey, features: int, image_shape: tuple[int, int, int]) -> Params:
+        del key, features, image_shape
         return {"sigma": jnp.ones(())}
 
     def calibrate(self, params: Params, goal_images: jax.Array) -> Params:
@@ -30,7 +32,8 @@ class PixelReward:
         pairs = squared_distance(goal_images[:half], goal_images[half : 2 * half])
         return {"sigma": self.sigma_scale * jnp.median(pairs)}
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames) -> jax.Array:
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+        del decoys
         sigma = jax.lax.stop_gradient(params["sigma"])
         return jnp.exp(-squared_distance(achieved.pixels, goal.pixels) / sigma)
 
