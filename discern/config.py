@@ -234,7 +234,7 @@ SIZES: dict[str, dict[str, Any]] = {
     },
     "atari": {"minutes": 10.0, "replay_capacity": 20_000, "evaluate_every": 1_000_000, "network.channels": (32, 64)},
     "watermaze": FIRST_PERSON,
-    "lab": FIRST_PERSON,
+    "lab": FIRST_PERSON | {"actor.environments": 32},  # each is a process
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 

@@ -168,7 +168,7 @@ def _water_shade(place: jax.Array, columns: Columns) -> jax.Array:
     x, y = place[0] + WATER_DEPTH * columns.x, place[1] + WATER_DEPTH * columns.y
     joints = jnp.clip(8 * jnp.maximum(_wave(x / TILE), _wave(y / TILE)) - 6.8, 0.0, 1.0)
     ripples = _wave((x + 2 * y) / 400) * _wave((2 * x - y) / 300)
-    return 1 + WATER_DETAIL * (0.12 * ripples - 0.22 * joints)
+    return 1 + (0.12 * ripples - 0.22 * joints) * WATER_DETAIL
 
 
 def _picture(columns: Columns, height: jax.Array, sharpness: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
