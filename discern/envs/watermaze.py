@@ -86,7 +86,7 @@ class Watermaze:
 def hold(place: jax.Array) -> jax.Array:
     """The nearest place inside the walls: [2] → [2]; in a corner two of them hold."""
     for _ in range(2):
-        beyond = jnp.asarray(NORMALS) @ place - INNER
+        beyond = NORMALS[:, 0] * place[0] + NORMALS[:, 1] * place[1] - INNER  # a GPU rounds what a @ b multiplies
         nearest = jnp.argmax(beyond)
         place = place - jnp.maximum(beyond[nearest], 0.0) * jnp.asarray(NORMALS)[nearest]
     return place
