@@ -16,7 +16,7 @@ USAGE = """discern learns to bring about any goal image, with no reward and no d
 
   discern train [ENV] [--config fast|paper] [--run DIR] [--steps N] [--minutes M] [--seed S] [--any.field VALUE]
   discern train --resume RUN [--steps N] [--minutes M]
-  discern evaluate RUN [--goals SET] [--trials N] [--json]
+  discern evaluate RUN [--goals SET] [--trials N] [--figure PNG] [--json]
   discern export RUN DEST
   discern bench [ENV] [--seconds S] [--json] [--any.field VALUE]
   discern doctor [--json]
@@ -36,6 +36,8 @@ class Evaluate:
     count: int = 100
     """Goals in the set."""
     seed: int = 0
+    figure: Path | None = None
+    """Where to draw goals above the average of what was achieved: a .png."""
     json: bool = False
     """Print one JSON object and nothing else."""
 
@@ -105,7 +107,7 @@ def _evaluate(arguments: list[str]) -> None:
     from discern.run.report import evaluate
 
     wanted = tyro.cli(Evaluate, args=arguments, prog="discern evaluate")
-    report = evaluate(wanted.run, wanted.goals, wanted.trials, wanted.count, wanted.seed)
+    report = evaluate(wanted.run, wanted.goals, wanted.trials, wanted.count, wanted.seed, wanted.figure)
     if wanted.json:
         _print(report, as_json=True)
         return

@@ -139,7 +139,7 @@ class Config:
     """A whole run. A budget of 0 is no limit; `steps` counts agent steps over all environments."""
 
     env: Annotated[str, tyro.conf.Positional] = "arena"
-    """The world: arena, arena/84, atari/seaquest, …"""
+    """The world: arena, arena/84, watermaze, atari/seaquest, lab/rooms_watermaze, …"""
     seed: int = 0
     steps: int = 0
     minutes: float = 0.0
@@ -206,6 +206,14 @@ FAST: dict[str, Any] = {
     "learner.replay_ratio": 4.0,
 }
 
+FIRST_PERSON: dict[str, Any] = {
+    "minutes": 10.0,
+    "actor.horizon": 50,
+    "replay_capacity": 20_000,
+    "evaluate_every": 1_000_000,
+    "network.channels": (32, 64),
+}
+
 SIZES: dict[str, dict[str, Any]] = {
     "arena": {
         "steps": 640_000,
@@ -229,6 +237,8 @@ SIZES: dict[str, dict[str, Any]] = {
         "network.channels": (32, 64),
     },
     "atari": {"minutes": 10.0, "replay_capacity": 20_000, "evaluate_every": 1_000_000, "network.channels": (32, 64)},
+    "watermaze": FIRST_PERSON,
+    "lab": FIRST_PERSON | {"actor.environments": 32},  # each is a process
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 

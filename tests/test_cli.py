@@ -40,8 +40,9 @@ def test_train_evaluate_and_look(discern, tmp_path):
     assert code == 0
     assert {"success", "random", "goals", "trials", "per_dimension", "seconds", "machine"} <= set(report)
     assert (report["trials"], report["goals"]["count"]) == (2, 9)
-    code, out, _ = discern(f"evaluate {run} --trials 1")
+    code, out, _ = discern(f"evaluate {run} --trials 1 --figure {tmp_path}/averages.png")
     assert code == 0
+    assert (tmp_path / "averages.png").read_bytes().startswith(b"\x89PNG")
     assert "whole goal" in out
     code, _, err = discern(f"train arena --run {run} {SMALL}")
     assert code == 2
@@ -59,6 +60,7 @@ def test_train_evaluate_and_look(discern, tmp_path):
         ("train --seed 1 arena/84 --steps 1", "name the world first: discern train arena/84"),
         ("train --resume nowhere", "is not a run"),
         ("evaluate nowhere", "is not a run"),
+        ("evaluate nowhere --figure picture.txt", "cannot draw picture.txt: name a .png in a folder that exists"),
         ("train arena --replay-capacity 999999999", "set --replay-capacity to"),
     ],
 )

@@ -6,8 +6,9 @@ import pytest
 from discern.agent.learner import Learner
 from discern.envs import make_env, make_host_env
 from discern.envs.base import Dimension
+from discern.evaluation import achievement
 from discern.evaluation.achievement import evaluate_policy, reached, score
-from discern.evaluation.figures import draw_curve, draw_goals
+from discern.evaluation.figures import draw_averages, draw_curve, draw_goals
 from discern.evaluation.goal_sets import GoalSet, goal_set
 from discern.types import UserError
 
@@ -31,7 +32,7 @@ def test_the_score_counts_whole_goals_and_single_dimensions():
     images = np.zeros((2, 1, 1, 3), np.uint8)
     goals = GoalSet("even", images, np.array([[0.0, 0.0], [1.0, 1.0]], np.float32), "")
     measured = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])  # two trials of two goals
-    result = score(measured, np.zeros((4, 1, 1, 3)), goals, (LINE, Dimension("y", 0.0, 1.0)))
+    result = score(measured, images, images, goals, (LINE, Dimension("y", 0.0, 1.0)))
     assert result.success == 0.5
     assert result.per_dimension == {"x": 1.0, "y": 0.5}
     np.testing.assert_allclose(result.by_goal, [0.5, 0.5])
@@ -60,13 +61,26 @@ def test_the_random_policy_is_at_chance(tiny, host):
     assert again.success == result.success
 
 
+def test_averages_are_over_all_trials_of_a_goal(tiny, monkeypatch):
+    """Three trials of three goals, five at once: nine attempts that end in images of their own number, and padding."""
+    env = make_host_env("counting", 5)
+    goals = GoalSet("", np.zeros((3, 1, 1, 3), np.uint8), np.zeros((3, 1), np.float32), "")
+    ended = iter(np.split(np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1).repeat(3, -1), 2))
+    monkeypatch.setattr(achievement, "_attempts_on_host", lambda *_: lambda *_: (next(ended), np.zeros((5, 1))))
+    result = evaluate_policy(Learner(tiny, env.spec).imitator, {}, env, goals, trials=3)
+    np.testing.assert_array_equal(result.final_images[:, 0, 0, 0], [0, 1, 2])
+    np.testing.assert_array_equal(result.average_images[:, 0, 0, 0], [3, 4, 5])
+    assert result.average_images.dtype == np.uint8
+
+
 def test_pictures_are_drawn(tmp_path):
     goals = goal_set(make_env("arena"), count=4)
-    result = score(goals.measures, goals.images, goals, make_env("arena").spec.dimensions)
+    result = score(goals.measures, goals.images, goals.images, goals, make_env("arena").spec.dimensions)
     assert result.success == 1.0
     draw_goals(goals, result, tmp_path / "goals.png")
+    draw_averages(goals, result.average_images, tmp_path / "averages.png")
     draw_curve(
         [{"steps": 0, "success": 0.1, "random": 0.04}, {"steps": 9, "teacher_accuracy": 0.5}], tmp_path / "c.png"
     )
-    for name in ("goals.png", "c.png"):
+    for name in ("goals.png", "averages.png", "c.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

@@ -55,7 +55,7 @@ def test_a_run_leaves_what_it_should(tmp_path, tiny):
     assert sum("success" in row for row in rows) >= 3
     events = next((run / "tensorboard").iterdir()).read_bytes()
     assert events.count(b"teacher_accuracy") == sum("teacher_accuracy" in row for row in rows)
-    for picture in ("curve.png", "goals.png"):
+    for picture in ("curve.png", "goals.png", "averages.png"):
         assert (run / picture).stat().st_size > 1000
     assert len(list((run / "checkpoints").iterdir())) >= 1
 

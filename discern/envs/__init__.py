@@ -8,6 +8,7 @@ from discern.config import Config
 from discern.envs.arena import Arena
 from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
 from discern.envs.counting import Counting
+from discern.envs.watermaze import Watermaze
 from discern.types import UserError
 
 Env = DeviceEnv | HostEnv
@@ -17,6 +18,7 @@ WORLDS: dict[str, Callable[[], DeviceEnv]] = {
     "arena": lambda: Arena(size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, name="arena"),
     "arena/84": lambda: Arena(size=84, stride=0.08, radius=0.06, distractors=3, speed=0.04, name="arena/84"),
     "counting": Counting,
+    "watermaze": Watermaze,
 }
 
 
@@ -27,6 +29,10 @@ def make_env(name: str, n: int = 1, config: Config | None = None) -> Env:
         from discern.envs.atari import Atari
 
         return Atari(game, n, (config or Config()).atari)
+    if suite == "lab" and game:
+        from discern.envs.lab import Lab
+
+        return Lab(game, n)
     return _device_env(name)
 
 
@@ -37,6 +43,10 @@ def make_scored_env(name: str, n: int = 1, config: Config | None = None) -> Scor
         from discern.envs.atari import ScoredAtari
 
         return ScoredAtari(game, n, (config or Config()).atari)
+    if suite == "lab" and game:
+        from discern.envs.lab import ScoredLab
+
+        return ScoredLab(game, n)
     return _device_env(name)
 
 
@@ -48,7 +58,7 @@ def make_host_env(name: str, n: int, config: Config | None = None) -> HostEnv:
 
 def _device_env(name: str) -> DeviceEnv:
     if name not in WORLDS:
-        known = [*sorted(WORLDS), "atari/seaquest", "atari/montezuma_revenge", "atari/…"]
+        known = [*sorted(WORLDS), "atari/seaquest", "atari/montezuma_revenge", "atari/…", "lab/rooms_watermaze"]
         raise UserError(f"there is no world '{name}'; there are: {', '.join(known)}")
     return WORLDS[name]()
 

@@ -23,6 +23,7 @@ class Score(NamedTuple):
     per_dimension: dict[str, float]
     by_goal: np.ndarray  # float32 [M], success for each goal
     final_images: np.ndarray  # uint8 [M, H, W, 3], the first trial's last frame for each goal
+    average_images: np.ndarray  # uint8 [M, H, W, 3], the mean of every trial's last frame for each goal
 
 
 def reached(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension, ...]) -> np.ndarray:
@@ -54,22 +55,30 @@ def evaluator(imitator: Imitator, env: ScoredEnv) -> Callable[..., Score]:
     )
 
     def evaluate(params: Params, goals: GoalSet, trials: int, epsilon: float = 0.0, seed: int = 0) -> Score:
-        wanted = np.tile(np.arange(len(goals.images)), trials)
-        at_once = env.size if is_host(env) else len(goals.images)
-        measured, final = [], []
-        for start in range(0, len(wanted), at_once):
-            index = wanted[np.arange(start, start + at_once) % len(wanted)]  # the last group is padded
+        count = len(goals.images)
+        attempts = count * trials
+        at_once = env.size if is_host(env) else count
+        measured, first = [], np.zeros_like(goals.images)
+        total = np.zeros(goals.images.shape, np.uint32)
+        for start in range(0, attempts, at_once):
+            index = np.arange(start, start + at_once) % count  # the last group is padded
             key = jax.random.fold_in(jax.random.key(seed), start)
             images, measures = jax.device_get(attempt(params, jnp.asarray(goals.images[index]), epsilon, key))
             measured.append(measures)
-            final.append(images)
-        return score(np.concatenate(measured)[: len(wanted)], np.concatenate(final), goals, env.spec.dimensions)
+            for i, image in enumerate(images[: attempts - start]):
+                total[index[i]] += image
+                if start + i < count:
+                    first[index[i]] = image
+        average = np.round(total / trials).astype(np.uint8)
+        return score(np.concatenate(measured)[:attempts], first, average, goals, env.spec.dimensions)
 
     return evaluate
 
 
-def score(measured: np.ndarray, final: np.ndarray, goals: GoalSet, dimensions: tuple[Dimension, ...]) -> Score:
-    """From what trials × M attempts ended in, trial after trial."""
+def score(
+    measured: np.ndarray, first: np.ndarray, average: np.ndarray, goals: GoalSet, dimensions: tuple[Dimension, ...]
+) -> Score:
+    """From what trials × M attempts ended in, trial after trial, and M images of the first ones and of the average."""
     count = len(goals.images)
     trials = len(measured) // count
     hits = reached(measured.reshape((trials, count, len(dimensions))), goals.measures[None], dimensions)
@@ -78,7 +87,8 @@ def score(measured: np.ndarray, final: np.ndarray, goals: GoalSet, dimensions: t
         success=float(whole.mean()) if dimensions else None,
         per_dimension={d.name: float(hits[..., i].mean()) for i, d in enumerate(dimensions)},
         by_goal=whole.mean(0).astype(np.float32),
-        final_images=final[:count],
+        final_images=first,
+        average_images=average,
     )
 
 

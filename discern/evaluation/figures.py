@@ -35,17 +35,28 @@ def draw_curve(rows: list[dict], path: Path) -> None:
 
 def draw_goals(goals: GoalSet, score: Score, path: Path) -> None:
     """Goals spread over the set, each above the last frame of its first attempt."""
-    chosen = np.linspace(0, len(goals.images) - 1, min(STRIP, len(goals.images))).round().astype(int)
+    often = None if score.success is None else score.by_goal
+    under = "; how often each goal was reached under it" if often is not None else ""
+    _draw_pairs(goals.images, score.final_images, f"goal above, achieved below{under}", path, often)
+
+
+def draw_averages(goals: GoalSet, average_final_images: np.ndarray, path: Path) -> None:
+    """Goals spread over the set, each above the mean of the last frames of all attempts at it, uint8 [M, H, W, 3]."""
+    _draw_pairs(goals.images, average_final_images, "goal above, average of what was achieved below", path)
+
+
+def _draw_pairs(above: np.ndarray, below: np.ndarray, title: str, path: Path, shares: np.ndarray | None = None) -> None:
+    """A strip of pairs of images [M, H, W, 3], spread over the M, with shares [M] written under them."""
+    chosen = np.linspace(0, len(above) - 1, min(STRIP, len(above))).round().astype(int)
     figure, axes = plt.subplots(2, len(chosen), figsize=(1.2 * len(chosen), 2.7), layout="constrained", squeeze=False)
     for column, index in enumerate(chosen):
-        for row, image in enumerate((goals.images[index], score.final_images[index])):
+        for row, image in enumerate((above[index], below[index])):
             axes[row, column].imshow(image, interpolation="nearest")
             axes[row, column].set(xticks=[], yticks=[])
-        if score.success is not None:
-            axes[1, column].set_xlabel(f"{score.by_goal[index]:.0%}")
+        if shares is not None:
+            axes[1, column].set_xlabel(f"{shares[index]:.0%}")
     axes[0, 0].set_ylabel("goal")
     axes[1, 0].set_ylabel("achieved")
-    often = "; how often each goal was reached under it" if score.success is not None else ""
-    figure.suptitle(f"goal above, achieved below{often}", fontsize=9)
+    figure.suptitle(title, fontsize=9)
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -15,10 +15,22 @@ from discern.run.trained import load
 from discern.types import UserError
 
 
-def evaluate(run: str | Path, goals: str = "even", trials: int = 20, count: int = 100, seed: int = 0) -> dict[str, Any]:
-    """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it."""
+def evaluate(
+    run: str | Path,
+    goals: str = "even",
+    trials: int = 20,
+    count: int = 100,
+    seed: int = 0,
+    figure: str | Path | None = None,
+) -> dict[str, Any]:
+    """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it.
+
+    `figure` is where to draw goals above the average of what was achieved.
+    """
     if trials < 1 or count < 1:
         raise UserError("trials and goals must be at least 1")
+    if figure is not None and (Path(figure).suffix != ".png" or not Path(figure).parent.is_dir()):
+        raise UserError(f"cannot draw {figure}: name a .png in a folder that exists")
     began = time.monotonic()
     agent = load(run)
     if not agent.spec.dimensions:
@@ -35,6 +47,10 @@ def evaluate(run: str | Path, goals: str = "even", trials: int = 20, count: int 
     finally:
         if is_host(env):
             env.close()
+    if figure is not None:
+        from discern.evaluation.figures import draw_averages  # matplotlib is slow to import
+
+        draw_averages(wanted, score.average_images, Path(figure))
     return {
         "success": score.success,
         "random": random.success,

@@ -75,7 +75,7 @@ class Session:
 
     def spend(self) -> Path:
         """Spends the budget, saves, draws, and returns the run's folder."""
-        from discern.evaluation.figures import draw_curve, draw_goals  # matplotlib is slow to import
+        from discern.evaluation.figures import draw_averages, draw_curve, draw_goals  # matplotlib is slow to import
 
         self.console.print(
             f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
@@ -95,6 +95,8 @@ class Session:
                 self.env.close()
         draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
         draw_goals(self.goals, score, self.folder.path / "goals.png")
+        if self.final_trials > 1:
+            draw_averages(self.goals, score.average_images, self.folder.path / "averages.png")
         reached = f"no success rate, because where {self.config.env}'s avatar is is not known"
         if score.success is not None:
             reached = (

@@ -1,0 +1,164 @@
+"""DeepMind Lab's rooms_watermaze, where Lab is installed: the actions are the watermaze's, in the same order."""
+
+import contextlib
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from discern.envs.base import EnvSpec, HostStep
+from discern.envs.watermaze import ACTIONS, DIMENSIONS, FRAMES_PER_STEP, LOOK_PIXELS
+from discern.envs.watermaze_view import INRADIUS, SIZE
+from discern.types import UserError
+
+LEVELS = {"rooms_watermaze": "contributed/dmlab30/rooms_watermaze"}
+IMAGE, PLACE, ANGLES = "RGB_INTERLEAVED", "DEBUG.POS.TRANS", "DEBUG.POS.ROT"
+SETTINGS = {"width": str(SIZE), "height": str(SIZE), "fps": "60"}
+LAB_ACTIONS = np.zeros((len(ACTIONS), 7), np.intc)  # look right, look up, strafe right, forward, fire, jump, crouch
+LAB_ACTIONS[:, [3, 2, 0]] = ACTIONS * [1, 1, LOOK_PIXELS]
+
+SCORED_AT_ONCE = 16  # a level is a process of its own
+GOAL_SEED = 20_190_506
+STEPS_BETWEEN_LOOKS, LOOKS_PER_GOAL = 10, 10
+
+
+class Lab:
+    """N levels, each in a process of its own that is started by the first reset; raw is their images."""
+
+    observations: tuple[str, ...] = (IMAGE,)
+
+    def __init__(self, level: str, n: int):
+        if level not in LEVELS:
+            raise UserError(
+                f"there is no world 'lab/{level}'; there are: {', '.join(f'lab/{name}' for name in LEVELS)}"
+            )
+        if importlib.util.find_spec("deepmind_lab") is None:
+            raise UserError(
+                f"lab/{level} needs DeepMind Lab, which no package index has: build its wheel as "
+                f"https://github.com/google-deepmind/lab says (docs/users/build.md) and install it with "
+                f"`uv pip install`; `watermaze` is a world like it that needs nothing"
+            )
+        self.spec = EnvSpec(f"lab/{level}", (SIZE, SIZE, 3), len(ACTIONS), DIMENSIONS)
+        self.size = n
+        self._level = LEVELS[level]
+        self._levels: list[RemoteLevel] = []
+
+    def reset(self, seed: int) -> HostStep:
+        if not self._levels:
+            arguments = (self._level, list(self.observations), SETTINGS, FRAMES_PER_STEP)
+            self._levels = [RemoteLevel(*arguments) for _ in range(self.size)]
+        for i, level in enumerate(self._levels):
+            level.ask("reset", [seed, i])
+        return self.recv()
+
+    def send(self, actions: np.ndarray) -> None:
+        for level, action in zip(self._levels, LAB_ACTIONS[np.asarray(actions)], strict=True):
+            level.ask("step", action)
+
+    def recv(self) -> HostStep:
+        seen, is_first, is_last = zip(*(level.answer() for level in self._levels), strict=True)
+        return HostStep(self.gather(seen), np.array(is_first), np.array(is_last))
+
+    def gather(self, seen: tuple[dict[str, np.ndarray], ...]) -> Any:
+        """What N levels showed, together."""
+        return np.stack([one[IMAGE] for one in seen])
+
+    def observe(self, raw: Any) -> jax.Array:
+        return jnp.asarray(raw)
+
+    def close(self) -> None:
+        for level in self._levels:
+            level.close()
+        self._levels = []
+
+
+class Look(NamedTuple):
+    """What is seen of N levels, and from where."""
+
+    image: np.ndarray  # uint8 [N, 84, 84, 3]
+    pose: np.ndarray  # float32 [N, 3]: x, y, yaw
+
+
+class ScoredLab(Lab):
+    """The same with Lab's debug observations, which say where the player is; at most sixteen levels at once."""
+
+    observations = (IMAGE, PLACE, ANGLES)
+    goal_sets = ("even",)
+
+    def __init__(self, level: str, n: int):
+        super().__init__(level, min(n, SCORED_AT_ONCE))
+
+    def gather(self, seen: tuple[dict[str, np.ndarray], ...]) -> Look:
+        poses = [[*one[PLACE][:2], np.deg2rad(one[ANGLES][1])] for one in seen]
+        return Look(np.stack([one[IMAGE] for one in seen]), np.array(poses, np.float32))
+
+    def observe(self, raw: Look) -> jax.Array:
+        return jnp.asarray(raw.image)
+
+    def measure(self, raw: Look) -> np.ndarray:
+        return np.asarray(raw.pose)
+
+    def goals(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Images and poses from a long random walk, chosen to lie far apart: Lab puts a player nowhere by name."""
+        del name  # there is one set
+        chance = np.random.default_rng(GOAL_SEED)
+        self.reset(GOAL_SEED)
+        looks = []
+        for _ in range(-(-count * LOOKS_PER_GOAL // self.size)):
+            actions = chance.integers(0, len(ACTIONS), self.size)
+            for _ in range(STEPS_BETWEEN_LOOKS):
+                self.send(actions)
+                step = self.recv()
+            looks.append(step.raw)
+        images, poses = (np.concatenate(parts) for parts in zip(*looks, strict=True))
+        turn = poses[:, 2:]
+        chosen = far_apart(np.hstack([poses[:, :2] / INRADIUS, np.cos(turn), np.sin(turn)]), count)
+        return images[chosen], poses[chosen]
+
+
+class RemoteLevel:
+    """One level in its process."""
+
+    def __init__(self, *arguments: Any):
+        command = [sys.executable, "-P", str(Path(__file__).with_name("lab_level.py"))]
+        inherited = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=inherited)
+        self._say(arguments)
+
+    def ask(self, method: str, argument: Any) -> None:
+        self._say((method, argument))
+
+    def _say(self, what: Any) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has died, and the answer that does not come says so
+            pickle.dump(what, self._process.stdin)
+            self._process.stdin.flush()
+
+    def answer(self) -> Any:
+        assert self._process.stdout is not None
+        try:
+            return pickle.load(self._process.stdout)
+        except EOFError:
+            code = self._process.wait()
+            raise UserError(f"DeepMind Lab died with exit code {code}; what it said stands above") from None
+
+    def close(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate()
+
+
+def far_apart(points: np.ndarray, count: int) -> np.ndarray:
+    """Which of the points [M, D], each the farthest from those chosen before it: int [count]."""
+    chosen = [0]
+    distance = np.linalg.norm(points - points[0], axis=1)
+    while len(chosen) < count:
+        chosen.append(int(distance.argmax()))
+        distance = np.minimum(distance, np.linalg.norm(points - points[chosen[-1]], axis=1))
+    return np.array(chosen)
