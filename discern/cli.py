@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from discern.config import Config, ConfigName, preset
+from discern.config import Config, ConfigName, PresetName, preset
 from discern.types import StoppedError, UserError
 
 USAGE = """discern learns to bring about any goal image, with no reward and no demonstration.
@@ -17,6 +17,8 @@ USAGE = """discern learns to bring about any goal image, with no reward and no d
   discern train [ENV] [--config fast|paper] [--run DIR] [--steps N] [--minutes M] [--seed S] [--any.field VALUE]
   discern train --resume RUN [--steps N] [--minutes M]
   discern evaluate RUN [--goals SET] [--trials N] [--figure PNG] [--json]
+  discern reproduce all|FIGURE … [--budget MINUTES] [--seeds N] [--preset fast|paper|tiny] [--out DIR]
+  discern figures RUN … [--out DIR]
   discern export RUN DEST
   discern bench [ENV] [--seconds S] [--json] [--any.field VALUE]
   discern doctor [--json]
@@ -43,6 +45,29 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class Reproduce:
+    """Draw figures of the paper: runs what they need and is missing, goes on where it was stopped."""
+
+    figures: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """all, or names of figures."""
+    budget: float = 0.0
+    """Minutes for all runs together; 0: each world's own."""
+    seeds: int = 1
+    preset: PresetName = "fast"
+    """tiny: every figure on the arena, small enough for two cores."""
+    out: Path = Path("reproduced")
+    """Where runs and figures go, and are looked for."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Draw curves, dimensions over training and what was achieved, from finished runs."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    out: Path = Path("figures")
+
+
+@dataclass(frozen=True)
 class Export:
     """Write a run's agent alone, without what only training needs, into a new folder."""
 
@@ -60,7 +85,15 @@ class Doctor:
 
 def main() -> None:
     """Runs the command; what the user can mend is one sentence on standard error and exit code 2."""
-    commands = {"train": _train, "evaluate": _evaluate, "export": _export, "bench": _bench, "doctor": _doctor}
+    commands = {
+        "train": _train,
+        "evaluate": _evaluate,
+        "reproduce": _reproduce,
+        "figures": _figures,
+        "export": _export,
+        "bench": _bench,
+        "doctor": _doctor,
+    }
     name, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
     if name not in commands:
         print(USAGE)
@@ -117,6 +150,21 @@ def _evaluate(arguments: list[str]) -> None:
     print(f"{'whole goal':>12}  {report['success']:7.1%}  {report['random']:7.1%}")
     for name, share in report["per_dimension"].items():
         print(f"{name:>12}  {share:7.1%}  {report['random_per_dimension'][name]:7.1%}")
+
+
+def _reproduce(arguments: list[str]) -> None:
+    from discern.run.reproduce import reproduce
+
+    wanted = tyro.cli(Reproduce, args=arguments, prog="discern reproduce")
+    reproduce(wanted.figures, wanted.out, wanted.budget, wanted.seeds, wanted.preset)
+
+
+def _figures(arguments: list[str]) -> None:
+    from discern.run.reproduce import draw_runs
+
+    wanted = tyro.cli(Figures, args=arguments, prog="discern figures")
+    for path in draw_runs(list(wanted.runs), wanted.out):
+        print(path)
 
 
 def _export(arguments: list[str]) -> None:

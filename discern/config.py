@@ -13,6 +13,7 @@ import tyro
 
 GoalKind = Literal["draw", "random", "hindsight", "other"]
 ConfigName = Literal["fast", "paper"]
+PresetName = Literal["fast", "paper", "tiny"]
 
 
 @dataclass(frozen=True)

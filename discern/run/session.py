@@ -16,6 +16,7 @@ from discern.envs import is_host, make_scored_env
 from discern.evaluation.achievement import Score, evaluator
 from discern.evaluation.goal_sets import goal_set
 from discern.run.actor import Collector
+from discern.run.final import save_final
 from discern.run.folder import RunFolder
 from discern.run.metrics import Metrics, Rates
 from discern.run.state import TrainState, diverged, save_state
@@ -59,7 +60,10 @@ class Stop:
 class Session:
     """From a start or a resume to the end, a stop or a failure."""
 
-    def __init__(self, loop: Turns, state: TrainState, folder: RunFolder, console: Console, resumed: bool = False):
+    def __init__(
+        self, loop: Turns, state: TrainState, folder: RunFolder, console: Console, began: float, resumed: bool = False
+    ):
+        """`began`, by the monotonic clock, is when making the environments did: the budget counts from there."""
         self.loop, self.state, self.folder, self.console, self.resumed = loop, state, folder, console, resumed
         self.config = loop.config
         self.env = make_scored_env(self.config.env, self.config.evaluation_goals, self.config)
@@ -67,11 +71,11 @@ class Session:
         self.goals = goal_set(self.env, count=self.config.evaluation_goals)
         self.final_trials = max(self.config.evaluation_trials, 1 if is_host(self.env) else 5)
         self.rates = Rates(state.steps, int(state.learner.updates))
-        self.began = time.monotonic()
+        self.began = began
         self.seconds_before = state.seconds
         self.compile_seconds = 0.0
         self.evaluate_at = state.steps
-        self.last_log = self.last_save = self.began
+        self.last_log = self.last_save = time.monotonic()
 
     def spend(self) -> Path:
         """Spends the budget, saves, draws, and returns the run's folder."""
@@ -93,6 +97,7 @@ class Session:
             self.loop.collector.close()
             if is_host(self.env):
                 self.env.close()
+        save_final(self.folder, self.goals, score)
         draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
         draw_goals(self.goals, score, self.folder.path / "goals.png")
         if self.final_trials > 1:

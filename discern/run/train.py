@@ -1,6 +1,7 @@
 """The wiring of one machine: every environment acts, the learner learns, and again."""
 
 import math
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from discern.agent.relabel import relabel
 from discern.config import Config
 from discern.envs import is_host
 from discern.run.actor import Memory, make_collector, make_worlds
+from discern.run.final import forget_final
 from discern.run.folder import new_folder, resumed_folder
 from discern.run.replay import empty_replay, refuse_if_too_large, sample
 from discern.run.session import Session
@@ -123,18 +125,20 @@ class Loop:
 
 def train(config: Config, run: str | Path | None = None, console: Console | None = None) -> Path:
     """Trains a new agent and returns its run folder."""
-    console = console or Console()
+    began, console = time.monotonic(), console or Console()
     console.print(f"making {config.actor.environments} environments of {config.env} …")
     loop = Loop(config)
     folder = new_folder(run, config)
-    return Session(loop, loop.start(), folder, console).spend()
+    return Session(loop, loop.start(), folder, console, began).spend()
 
 
 def resume(
     run: str | Path, steps: int | None = None, minutes: float | None = None, console: Console | None = None
 ) -> Path:
     """Goes on from the newest checkpoint of a run, if wanted with another budget."""
+    began = time.monotonic()
     folder, config = resumed_folder(run, steps, minutes)
+    forget_final(folder)
     loop = Loop(config)
     state = restore_state(folder, loop.start())
-    return Session(loop, state, folder, console or Console(), resumed=True).spend()
+    return Session(loop, state, folder, console or Console(), began, resumed=True).spend()

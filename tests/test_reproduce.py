@@ -1,0 +1,160 @@
+"""Figures that compare runs, and the programme of runs behind them."""
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from discern.cli import Train, _configured
+from discern.evaluation.comparisons import common_grid, draw_bars, draw_curves, draw_heat_maps, draw_strips, interval
+from discern.run import reproduce as programme
+from discern.run.final import is_finished, load_final
+from discern.run.reproduce import FIGURES, METHODS, Run, draw_runs, reproduce
+from discern.types import UserError
+
+SMALL = {
+    **programme.TINY,
+    "steps": 2000,
+    "actor.environments": 4,
+    "actor.horizon": 5,
+    "learner.batch": 4,
+    "learner.replay_ratio": 1.0,
+    "replay_capacity": 16,
+    "goal_buffer.capacity": 16,
+    "network.channels": (4,),
+    "network.features": 8,
+    "network.lstm": 8,
+    "network.time_units": 4,
+    "evaluation_goals": 4,
+    "evaluate_every": 500,
+}
+
+
+def test_the_interval_of_the_mean():
+    assert interval([0.4]) == (0.4, 0.4)
+    low, high = interval([0.0, 1.0] * 50)
+    assert 0.38 < low < 0.43  # the mean of 100 coin flips has a standard deviation of 0.05
+    assert 0.57 < high < 0.62
+
+
+def test_curves_of_several_seeds_meet_on_one_grid():
+    steps, values = common_grid([[(0, 0.0), (10, 0.5), (20, 1.0)], [(0, 1.0), (20, 0.0), (40, 0.0)]])
+    np.testing.assert_allclose(steps, [0, 10, 20])
+    np.testing.assert_allclose(values, [[0, 0.5, 1], [1, 0.5, 0]])
+    assert common_grid([[]])[1].shape == (1, 0)
+
+
+def words_of(path) -> str:
+    assert np.asarray(Image.open(path)).std() > 1  # not an empty page
+    return path.with_suffix(".svg").read_text()
+
+
+def test_figures_say_what_they_show(tmp_path):
+    draw_bars(
+        {"seaquest": {"ours": {"uniform": [0.5, 0.7], "diverse": [0.9]}, "theirs": {"uniform": [0.1]}}},
+        {"seaquest": 0.02},
+        tmp_path / "bars.png",
+    )
+    words = words_of(tmp_path / "bars.png")
+    assert all(word in words for word in ("seaquest", "ours", "theirs", "uniform", "diverse", "random policy"))
+    draw_curves(
+        {"reacher": {"ours": [[(0, 0.1), (10, 0.8)]], "theirs": [[(0, 0.1), (10, 0.2)]] * 2}}, tmp_path / "c.png"
+    )
+    assert all(word in words_of(tmp_path / "c.png") for word in ("reacher", "ours", "theirs", "agent steps"))
+    shares = np.array([[0.0, 1.0], [0.5, 0.5]])
+    draw_heat_maps({"ours": (["shoulder", "wrist"], np.array([0.0, 10.0]), shares)}, tmp_path / "h.png")
+    assert all(word in words_of(tmp_path / "h.png") for word in ("ours", "shoulder", "wrist", "reached"))
+    images = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
+    draw_strips({"goal": images, "ours": images}, tmp_path / "s.png", "what came of goals")
+    assert all(word in words_of(tmp_path / "s.png") for word in ("goal", "ours", "what came of goals"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("preset_name", ["fast", "paper", "tiny"])
+def test_the_command_of_a_run_is_that_run(method, preset_name):
+    run = Run("arena", method, "diverse", 3)
+    words = shlex.split(run.command(0.5, preset_name))
+    assert words[:2] == ["discern", "train"]
+    assert _configured(Train, words[2:], "discern train").settings == run.config(0.5, preset_name)
+
+
+def test_ablations_are_what_the_paper_says():
+    without, only = (Run("arena", name, "uniform", 0).config(0, "fast").relabel for name in list(METHODS)[4:])
+    assert without.p_hindsight == 0.0
+    assert "hindsight" not in without.goals
+    assert only.p_hindsight == 1.0
+    assert only.goals == ("hindsight",)
+
+
+def test_the_programme_covers_every_figure_with_few_runs():
+    runs = {run for figure in FIGURES.values() for run in figure.runs(1, tiny=True)}
+    assert {run.env for run in runs} == {"arena"}
+    assert {(run.method, run.strategy) for run in runs} == {(m, s) for m in METHODS for s in ("uniform", "diverse")}
+    assert len(runs) == 12
+    assert {env for figure in FIGURES.values() for run in figure.runs(1, tiny=False) for env in [run.env]} > {
+        "atari/seaquest",
+        "control/reacher-hard",
+        "watermaze",
+    }
+
+
+def test_unknown_figures_are_refused(tmp_path):
+    with pytest.raises(UserError, match="there is no figure 'fig9'; there are: all, atari-success"):
+        reproduce(["fig9"], tmp_path / "out")
+    with pytest.raises(UserError, match="seeds must be"):
+        reproduce(["all"], tmp_path / "out", seeds=0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_figures_are_drawn_from_runs_made_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(programme, "TINY", SMALL)
+    (cartpole,) = reproduce(["cartpole"], tmp_path, preset_name="tiny")
+    assert words_of(cartpole)
+    about = json.loads(cartpole.with_suffix(".json").read_text())
+    assert [run["command"].split()[:3] for run in about["runs"]] == [["discern", "train", "arena"]] * 2
+    assert all(0 <= run["success"] <= 1 and run["evaluations"] for run in about["runs"])
+    assert about["machine"]["device"] == "cpu"
+
+    def refuse(*_):
+        raise AssertionError("a finished run was run again")
+
+    monkeypatch.setattr(programme, "train", refuse)
+    monkeypatch.setattr(programme, "resume", refuse)
+    assert reproduce(["cartpole"], tmp_path, preset_name="tiny") == [cartpole]
+    runs = [tmp_path / Run("arena", method, "uniform", 0).name for method in ("DISCERN", "autoencoder")]
+    final = load_final(runs[0])
+    assert final.goals.shape == final.achieved.shape == final.average.shape == (4, 24, 24, 3)
+    assert [path.exists() for path in draw_runs(runs, tmp_path / "drawn")] == [True] * 4
+    with pytest.raises(UserError, match="not a run"):
+        draw_runs([tmp_path / "nowhere"], tmp_path / "drawn")
+
+
+def test_a_killed_programme_goes_on_where_it_stopped(tmp_path):
+    small = {**SMALL, "steps": 12_000, "checkpoint_seconds": 0.5}
+    code = (
+        "from pathlib import Path; from discern.run import reproduce as p\n"
+        f"p.TINY = {small!r}; p.reproduce(['cartpole'], Path({str(tmp_path)!r}), preset_name='tiny')"
+    )
+    run = tmp_path / Run("arena", "autoencoder", "uniform", 0).name
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list((run / "checkpoints").glob("[0-9]*")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    assert not is_finished(run)
+    saved = max(int(path.name) for path in (run / "checkpoints").glob("[0-9]*"))
+    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    assert again.returncode == 0, again.stderr
+    assert is_finished(run)
+    assert (tmp_path / "figures" / "cartpole.svg").exists()
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [row["steps"] for row in rows] == sorted(row["steps"] for row in rows)
+    assert rows[-1]["steps"] >= 12_000 > saved > 0
