@@ -85,7 +85,7 @@ def draw_heat_maps(panels: dict[str, tuple[list[str], np.ndarray, np.ndarray]], 
     """How often each dimension (rows) was reached as training went on (columns), a panel for each method: names [D],
     steps [P], shares [D, P]."""
     figure, axes = plt.subplots(
-        len(panels), 1, figsize=(7, 0.9 + 1.3 * len(panels)), layout="constrained", squeeze=False, sharex=True
+        len(panels), 1, figsize=(7, 0.9 + 1.3 * len(panels)), layout="constrained", squeeze=False
     )
     for panel, (method, (names, steps, shares)) in zip(axes[:, 0], panels.items(), strict=True):
         reach = float(steps[-1]) if len(steps) else 1.0
@@ -93,6 +93,7 @@ def draw_heat_maps(panels: dict[str, tuple[list[str], np.ndarray, np.ndarray]], 
             100 * shares, aspect="auto", cmap="gray", vmin=0, vmax=100, extent=(0, reach, len(names) - 0.5, -0.5)
         )
         panel.set_yticks(range(len(names)), list(names))
+        panel.tick_params(axis="x", labelsize=7)
         panel.set_title(method, fontsize=9)
     axes[-1, 0].set_xlabel("agent steps")
     figure.colorbar(picture, ax=axes[:, 0].tolist(), label="reached, %")
