@@ -275,7 +275,12 @@ def draw_runs(runs: list[Path], out: Path) -> list[Path]:
     """Curves, dimensions over training and what was achieved, from any runs that have finished."""
     if not runs:
         raise UserError("name at least one run to draw")
-    folders = {Run(RunFolder(path).config().env, path.name, "", number): path for number, path in enumerate(runs)}
+    distinct = len({path.name for path in runs}) == len(runs)
+    names = [path.name if distinct else str(path) for path in runs]
+    folders = {
+        Run(RunFolder(path).config().env, name, "", i): path
+        for i, (name, path) in enumerate(zip(names, runs, strict=True))
+    }
     out.mkdir(parents=True, exist_ok=True)
     drawn = []
     for name, draw in (("curves", _curves), ("heat-maps", _heat_maps), ("achieved", _strips), ("averages", _averages)):
