@@ -1,4 +1,4 @@
-"""Draws random states of a Control Suite domain with dm_control's own OpenGL: `python gl_reference.py task count file`.
+"""Draws random states of the Control Suite with dm_control's own OpenGL: `python gl_reference.py task count file`.
 
 It is a program of its own because OpenGL's back end is chosen before MuJoCo is imported.
 """
@@ -25,14 +25,17 @@ def choose_backend() -> None:
 def main(task: str, count: int, file: str) -> None:
     choose_backend()
     suite = import_module("dm_control.suite")
+    randomise = import_module("dm_control.suite.utils.randomizers").randomize_limited_and_rotational_joints
     env = suite.load(*task.split("-"), task_kwargs={"random": 7})
     chance = np.random.default_rng(7)
     low, high = env.action_spec().minimum, env.action_spec().maximum
     images, labels, poses = [], [], []
-    for _ in range(count):
+    for i in range(count):
         env.reset()
         for _ in range(chance.integers(0, 30)):
             env.step(chance.uniform(low, high))
+        if i % 2:  # random play alone would leave some poses unseen
+            randomise(env.physics, env.task.random)
         env.physics.forward()
         images.append(env.physics.render(SIDE, SIDE, camera_id=0))
         labels.append(env.physics.render(SIDE, SIDE, camera_id=0, segmentation=True))

@@ -148,11 +148,8 @@ def _first(
 
 
 def _lit(scene: Scene, g: int, point: Vector, normal: Vector, ray: Vector, dim: float) -> tuple[Vector, Vector]:
-    colour, specular = constant(scene.drawn.colour[g] * dim), float(scene.drawn.specular[g])
-    view = scale(ray, -1.0)
-    own, lit = (
-        shine(light, point, normal, view, colour, specular, scene.shininess) for light in (scene.headlight, scene.lamp)
-    )
+    colour, view = constant(scene.drawn.colour[g] * dim), scale(ray, -1.0)
+    own, lit = (shine(scene, light, point, normal, view, colour) for light in (scene.headlight, scene.lamp))
     return own, lit
 
 

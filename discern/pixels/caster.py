@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 
 from discern.pixels.backdrop import Backdrop, paint, read_textures
-from discern.pixels.scene import Scene, read_scene
+from discern.pixels.scene import Scene, String, read_scene
 from discern.pixels.shading import constant, shine, towards
 from discern.pixels.shapes import Solid, Vector, add, blocks, meet, scale, where
 from discern.pixels.strings import cover, hang
@@ -62,12 +62,10 @@ def _packed(stage: Stage, poses: Poses) -> Array:
     distance, normal, which = _nearest(solids, backdrop)
     origin, ray = _rows(backdrop.origin), _rows(backdrop.ray)
     point = add(origin, scale(ray, distance))
-    moving = [g for g in range(len(scene.drawn.kind)) if scene.drawn.moves[g]]
-    colour = _pick(scene.drawn.colour[moving], which)
-    specular = float(scene.drawn.specular[moving[0]])
+    colour = _pick(scene.drawn.colour[scene.drawn.moves], which)
     view, hit = scale(ray, -1.0), which >= 0
     base, lamp = (
-        where(hit, shine(light, point, normal, view, colour, specular, scene.shininess), still)
+        where(hit, shine(scene, light, point, normal, view, colour), still)
         for light, still in ((scene.headlight, _rows(backdrop.base)), (scene.lamp, _rows(backdrop.lamp)))
     )
     if stage.shadows:
@@ -78,7 +76,7 @@ def _packed(stage: Stage, poses: Poses) -> Array:
         lamp = where(dark, constant(np.zeros(3)), lamp)
     picture = add(base, lamp)
     if scene.string is not None:
-        picture = _with_string(stage, poses, picture, distance)
+        picture = _with_string(stage, scene.string, poses, picture, distance)
     red, green, blue = (jnp.round(jnp.clip(c, 0, 1) * 255).astype(jnp.uint32) for c in picture)
     return red | (green << 8) | (blue << 16)
 
@@ -120,18 +118,18 @@ def _pick(colours: np.ndarray, which: Array) -> Vector:
     return red, green, blue
 
 
-def _with_string(stage: Stage, poses: Poses, picture: Vector, distance: Array) -> Vector:
-    """The string hangs in the plane of constant y that both its ends are in."""
-    string, backdrop, side = stage.scene.string, stage.backdrop, stage.side
-    assert string is not None
-    height = float(stage.scene.centre[1])
-    reach = (height - backdrop.origin[1]) / backdrop.ray[1]
+def _with_string(stage: Stage, string: String, poses: Poses, picture: Vector, distance: Array) -> Vector:
+    """Hung into the picture where nothing stands before it; it pulls when its ends are as far apart as it is long."""
+    backdrop, side, light = stage.backdrop, stage.side, stage.scene.headlight
+    reach = (string.depth - backdrop.origin[1]) / backdrop.ray[1]
     x, z = (backdrop.origin[i] + backdrop.ray[i] * reach for i in (0, 2))
     pixel = np.abs(np.gradient(x.reshape((side, side)), axis=1)).reshape(-1)
-    points = lax.optimization_barrier(hang(poses.position[:, -2, ::2], poses.position[:, -1, ::2], string.length))
+    first, last = poses.position[:, -2, ::2], poses.position[:, -1, ::2]
+    pulls = ((last - first) ** 2).sum(1, keepdims=True) >= string.length**2
+    points, pulls = lax.optimization_barrier((hang(first, last, string.length), pulls))
     covered = jnp.where(reach < distance, cover(points, x, z, string.radius, pixel), 0.0)
-    light = stage.scene.headlight
-    tone = constant(string.colour * (light.ambient + light.diffuse))
+    bright = light.ambient + light.diffuse
+    tone = where(pulls, constant(np.clip(string.taut * bright, 0, 1)), constant(np.clip(string.slack * bright, 0, 1)))
     return add(scale(picture, 1.0 - covered), scale(tone, covered))
 
 

@@ -19,7 +19,6 @@ class Drawn(NamedTuple):
     kind: np.ndarray  # int [G]
     size: np.ndarray  # float32 [G, 3]: radius and half length, half axes or half edges
     colour: np.ndarray  # float32 [G, 3]
-    specular: np.ndarray  # float32 [G]
     reflectance: np.ndarray  # float32 [G]
     material: np.ndarray  # int [G], -1: none
     is_site: np.ndarray  # bool [G]
@@ -52,9 +51,11 @@ class String(NamedTuple):
     """A tendon between two sites that hangs where it is longer than their distance."""
 
     ends: tuple[int, int]  # sites
+    depth: float  # y of the plane that it hangs in
     length: float
     radius: float
-    colour: np.ndarray  # float32 [3]
+    slack: np.ndarray  # float32 [3], its colour while it hangs
+    taut: np.ndarray  # float32 [3], and while it pulls
 
 
 class Scene(NamedTuple):
@@ -64,6 +65,7 @@ class Scene(NamedTuple):
     camera: Camera
     string: String | None
     centre: np.ndarray  # float32 [3], about where things happen
+    specular: float  # how glossy everything is: the suite knows one gloss
     shininess: float
 
 
@@ -92,8 +94,9 @@ def read_scene(model: mujoco.MjModel, data: mujoco.MjData, placed: tuple[str, ..
             data.cam_xmat[camera].reshape(3, 3).astype(np.float32),
             float(np.deg2rad(model.cam_fovy[camera])),
         ),
-        string=_string(model),
+        string=_string(model, data),
         centre=np.asarray(model.stat.center, np.float32),
+        specular=float(shown[0].specular),
         shininess=128.0 * float(shown[0].shininess),
     )
 
@@ -107,7 +110,6 @@ def _drawn(model: mujoco.MjModel, shown: list, placed: tuple[str, ...]) -> Drawn
         kind=np.array([g.type for g in shown]),
         size=np.array([_size(g) for g in shown], np.float32),
         colour=np.array([g.rgba[:3] for g in shown], np.float32),
-        specular=np.array([g.specular for g in shown], np.float32),
         reflectance=np.array([g.reflectance for g in shown], np.float32),
         material=np.array([g.matid for g in shown]),
         is_site=is_site,
@@ -131,15 +133,18 @@ def _light(light: mujoco.MjvLight) -> Light:
     return Light(directional, *(np.array(v, np.float32) for v in vectors), cutoff, float(light.exponent))
 
 
-def _string(model: mujoco.MjModel) -> String | None:
+def _string(model: mujoco.MjModel, data: mujoco.MjData) -> String | None:
     """The first tendon that joins two sites and whose length is limited."""
     for i in range(model.ntendon):
-        first = model.tendon_adr[i]
-        joins = model.wrap_type[first : first + model.tendon_num[i]]
-        if list(joins) == [mujoco.mjtWrap.mjWRAP_SITE] * 2 and model.tendon_limited[i]:
-            ends = model.wrap_objid[first], model.wrap_objid[first + 1]
-            colour = model.tendon_rgba[i, :3].astype(np.float32)
+        path = slice(model.tendon_adr[i], model.tendon_adr[i] + model.tendon_num[i])
+        if list(model.wrap_type[path]) == [mujoco.mjtWrap.mjWRAP_SITE] * 2 and model.tendon_limited[i]:
+            first, last = (int(site) for site in model.wrap_objid[path])
             return String(
-                (int(ends[0]), int(ends[1])), float(model.tendon_range[i, 1]), float(model.tendon_width[i]), colour
+                ends=(first, last),
+                depth=float(data.site_xpos[first, 1]),
+                length=float(model.tendon_range[i, 1]),
+                radius=float(model.tendon_width[i]),
+                slack=model.tendon_rgba[i, :3].astype(np.float32),
+                taut=np.array(model.vis.rgba.constraint[:3], np.float32),
             )
     return None

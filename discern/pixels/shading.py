@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from discern.pixels.scene import Light
+from discern.pixels.scene import Light, Scene
 from discern.pixels.shapes import MISS, Array, Vector, add, dot, library, normalise, scale, subtract
 
 
@@ -22,16 +22,14 @@ def towards(light: Light, point: Vector) -> tuple[Vector, Array | float]:
     return scale(way, 1.0 / distance), distance
 
 
-def shine(
-    light: Light, point: Vector, normal: Vector, view: Vector, colour: Vector, specular: Array | float, shininess: float
-) -> Vector:
+def shine(scene: Scene, light: Light, point: Vector, normal: Vector, view: Vector, colour: Vector) -> Vector:
     """The light that one lamp throws from a surface to the eye, each channel in [0, 1]; `view` leads to the eye."""
     xp = library(*point, *normal, *view)
     way, _ = towards(light, point)
     facing = xp.maximum(dot(normal, way), 0.0)
     strength = _cone(light, way)
     gloss = xp.clip(dot(normal, normalise(add(way, view))), 0.0, 1.0)
-    gloss = xp.where(facing > 0, gloss ** round(shininess), 0.0) * specular * strength
+    gloss = xp.where(facing > 0, gloss ** round(scene.shininess), 0.0) * scene.specular * strength
     red, green, blue = (
         xp.clip(colour[c] * (light.ambient[c] + light.diffuse[c] * facing * strength) + light.specular[c] * gloss, 0, 1)
         for c in range(3)
