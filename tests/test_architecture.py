@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-ROOMS = ["types", "config", "envs", "agent", "evaluation", "run", "cli"]
+ROOMS = ["types", "config", "pixels", "envs", "agent", "evaluation", "run", "cli"]
 SOURCE = Path(__file__).parent.parent / "discern"
 
 

@@ -27,6 +27,10 @@ def make_env(name: str, n: int = 1, config: Config | None = None) -> Env:
         from discern.envs.atari import Atari
 
         return Atari(game, n, (config or Config()).atari)
+    if suite == "control" and game:
+        from discern.envs.control import Control
+
+        return Control(game, n)
     return _device_env(name)
 
 
@@ -37,6 +41,10 @@ def make_scored_env(name: str, n: int = 1, config: Config | None = None) -> Scor
         from discern.envs.atari import ScoredAtari
 
         return ScoredAtari(game, n, (config or Config()).atari)
+    if suite == "control" and game:
+        from discern.envs.control import Control
+
+        return Control(game, n)
     return _device_env(name)
 
 
@@ -48,7 +56,7 @@ def make_host_env(name: str, n: int, config: Config | None = None) -> HostEnv:
 
 def _device_env(name: str) -> DeviceEnv:
     if name not in WORLDS:
-        known = [*sorted(WORLDS), "atari/seaquest", "atari/montezuma_revenge", "atari/…"]
+        known = [*sorted(WORLDS), "atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…"]
         raise UserError(f"there is no world '{name}'; there are: {', '.join(known)}")
     return WORLDS[name]()
 

@@ -14,7 +14,7 @@ MAX_DRAWN = 1000
 
 
 class Drawn(NamedTuple):
-    """Geoms and sites that are drawn, G of them."""
+    """What is drawn, G of it: geoms, then sites, each in the model's order."""
 
     kind: np.ndarray  # int [G]
     size: np.ndarray  # float32 [G, 3]: radius and half length, half axes or half edges
@@ -80,7 +80,7 @@ def read_scene(model: mujoco.MjModel, data: mujoco.MjData, placed: tuple[str, ..
     mujoco.mjv_updateScene(model, data, mujoco.MjvOption(), None, fixed, everything, view)
     geoms = [view.geoms[i] for i in range(view.ngeom)]
     solids = [g for g in geoms if g.objtype in (mujoco.mjtObj.mjOBJ_GEOM, mujoco.mjtObj.mjOBJ_SITE)]
-    shown = [g for g in solids if g.type in KINDS and g.rgba[3] > 0]
+    shown = sorted((g for g in solids if g.type in KINDS and g.rgba[3] > 0), key=lambda g: (g.objtype, g.objid))
     lights = [_light(view.lights[i]) for i in range(view.nlight)]
     if len(lights) != 2:
         raise ValueError("the ray caster knows scenes of a headlight and one lamp")
