@@ -10,6 +10,7 @@ from importlib import import_module
 import numpy as np
 
 SIDE = 84
+POSES = ("geom_xpos", "geom_xmat", "site_xpos", "site_xmat")
 
 
 def choose_backend() -> None:
@@ -27,9 +28,10 @@ def main(task: str, count: int, file: str) -> None:
     suite = import_module("dm_control.suite")
     randomise = import_module("dm_control.suite.utils.randomizers").randomize_limited_and_rotational_joints
     env = suite.load(*task.split("-"), task_kwargs={"random": 7})
+    camera = import_module("dm_control.mujoco.engine").Camera(env.physics, SIDE, SIDE, camera_id=0)
     chance = np.random.default_rng(7)
     low, high = env.action_spec().minimum, env.action_spec().maximum
-    images, labels, poses = [], [], []
+    shown: dict[str, list] = {"images": [], "labels": [], **{name: [] for name in POSES}}
     for i in range(count):
         env.reset()
         for _ in range(chance.integers(0, 30)):
@@ -37,14 +39,14 @@ def main(task: str, count: int, file: str) -> None:
         if i % 2:  # random play alone would leave some poses unseen
             randomise(env.physics, env.task.random)
         env.physics.forward()
-        images.append(env.physics.render(SIDE, SIDE, camera_id=0))
-        labels.append(env.physics.render(SIDE, SIDE, camera_id=0, segmentation=True))
-        data = env.physics.data
-        poses.append([data.geom_xpos, data.geom_xmat.reshape(-1, 3, 3), data.site_xpos, data.qpos])
-        poses[-1] = [np.array(part) for part in poses[-1]]
-    names = ("geom_xpos", "geom_xmat", "site_xpos", "qpos")
-    arrays = dict(zip(names, map(np.stack, zip(*poses, strict=True)), strict=True))
-    np.savez(file, images=np.stack(images), labels=np.stack(labels), **arrays)
+        shown["images"].append(camera.render().copy())
+        shown["labels"].append(camera.render(segmentation=True).copy())
+        for name in POSES:
+            shown[name].append(np.array(getattr(env.physics.data, name)))
+    arrays = {name: np.stack(values) for name, values in shown.items()}
+    for name in ("geom_xmat", "site_xmat"):
+        arrays[name] = arrays[name].reshape((count, -1, 3, 3))
+    np.savez(file, **arrays)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ def make_host_env(name: str, n: int, config: Config | None = None) -> HostEnv:
 
 def _device_env(name: str) -> DeviceEnv:
     if name not in WORLDS:
-        known = [*sorted(WORLDS), "atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…"]
+        hosted = ("atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…")
+        known = [*sorted(WORLDS), *hosted]
         raise UserError(f"there is no world '{name}'; there are: {', '.join(known)}")
     return WORLDS[name]()
 

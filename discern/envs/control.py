@@ -16,7 +16,7 @@ import numpy as np
 from mujoco.batch import Batch
 
 from discern.envs.base import EnvSpec, HostStep
-from discern.envs.control_tasks import DOMAINS, Starts, action_table, dimensions, refuse_unknown_domain
+from discern.envs.control_tasks import DOMAINS, Starts, action_table, dimensions
 from discern.pixels import Poses, Stage, draw, set_stage
 from discern.types import UserError
 
@@ -42,7 +42,9 @@ class Control:
     goal_sets = ("paper",)
 
     def __init__(self, name: str, n: int):
-        refuse_unknown_domain(name)
+        if name not in DOMAINS:
+            known = ", ".join(f"control/{domain}" for domain in DOMAINS)
+            raise UserError(f"there is no world 'control/{name}'; there are: {known}")
         self._domain = DOMAINS[name]
         self._name = name
         self._starts = Starts(name)
@@ -117,7 +119,7 @@ class Control:
     def _look(self, is_first: bool) -> HostStep:
         scene, fields = self._stage.scene, self._fields
         drawn = scene.drawn
-        geoms, sites = (drawn.index[drawn.moves & (drawn.is_site == site)] for site in (False, True))
+        geoms, sites = (drawn.number[drawn.moves & (drawn.is_site == site)] for site in (False, True))
         ends = [] if scene.string is None else list(scene.string.ends)
         at_geoms = fields["geom_xpos"][:, geoms]
         at_geoms[:, np.searchsorted(geoms, self._starts.placed)] = self._placed

@@ -9,7 +9,6 @@ import numpy as np
 from dm_control import suite
 
 from discern.envs.base import Dimension
-from discern.types import UserError
 
 STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value
 
@@ -18,16 +17,11 @@ STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value
 class Domain:
     """How a domain differs from the others."""
 
-    repeat: int = 1
-    """Control steps for one action."""
-    one_actuator: bool = False
-    """An action moves one actuator at most."""
-    placed: tuple[str, ...] = ()
-    """Geoms of the world that the task puts somewhere else in every episode."""
-    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """What joints without limits were seen to cover in 6,000 random steps."""
-    goals_from: str | None = None
-    """Another task of the domain, from whose first states goals are made."""
+    repeat: int = 1  # control steps for one action
+    one_actuator: bool = False  # an action moves one actuator at most
+    placed: tuple[str, ...] = ()  # geoms of the world that the task puts somewhere else in every episode
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)  # of joints without limits, in random play
+    goals_from: str | None = None  # another task of the domain, from whose first states goals are made
 
 
 DOMAINS = {
@@ -44,12 +38,6 @@ DOMAINS = {
     "cartpole-swingup": Domain(goals_from="cartpole-balance"),
     "cartpole-balance": Domain(),
 }
-
-
-def refuse_unknown_domain(name: str) -> None:
-    if name not in DOMAINS:
-        known = ", ".join(f"control/{domain}" for domain in DOMAINS)
-        raise UserError(f"there is no world 'control/{name}'; there are: {known}")
 
 
 def action_table(model: mujoco.MjModel, domain: Domain) -> np.ndarray:
@@ -69,7 +57,8 @@ def dimensions(model: mujoco.MjModel, domain: Domain) -> tuple[Dimension, ...]:
         if name in domain.ranges:
             found.append(Dimension(name, *domain.ranges[name]))
         elif model.jnt_limited[i]:
-            found.append(Dimension(name, *(float(limit) for limit in model.jnt_range[i])))
+            low, high = model.jnt_range[i]
+            found.append(Dimension(name, float(low), float(high)))
         else:
             found.append(Dimension(name, -np.pi, np.pi, wraps=True))
     return tuple(found)

@@ -21,8 +21,8 @@ from discern.pixels.strings import cover, hang
 class Poses(NamedTuple):
     """Where the M things stand that move, in the order of the scene; a string's two ends come last."""
 
-    position: Array  # float32 [N, M (+ 2), 3]
-    rotation: Array  # float32 [N, M, 3, 3]
+    position: Array | np.ndarray  # float32 [N, M (+ 2), 3]
+    rotation: Array | np.ndarray  # float32 [N, M, 3, 3]
 
 
 class Stage(NamedTuple):
@@ -50,27 +50,26 @@ def draw(stage: Stage, poses: Poses) -> Array:
 
 
 def silhouettes(stage: Stage, poses: Poses) -> Array:
-    """Which moving thing each pixel shows, -1: none. int32 [N, side, side]."""
-    _, _, which = _nearest(_movers(stage.scene, poses), stage.backdrop)
-    return which.reshape((-1, stage.side, stage.side))
+    """Where something is seen that moves: bool [N, side, side]."""
+    distance, _, _ = _nearest(stage, _movers(stage.scene, poses))
+    return (distance < stage.backdrop.depth).reshape((-1, stage.side, stage.side))
 
 
 def _packed(stage: Stage, poses: Poses) -> Array:
     """The three channels in one number, so that a pixel is computed once and not once a channel: uint32 [N, P]."""
     scene, backdrop = stage.scene, stage.backdrop
     solids = _movers(scene, poses)
-    distance, normal, which = _nearest(solids, backdrop)
-    origin, ray = _rows(backdrop.origin), _rows(backdrop.ray)
+    distance, normal, colour = _nearest(stage, solids)
+    origin, ray = tuple(backdrop.origin), tuple(backdrop.ray)
     point = add(origin, scale(ray, distance))
-    colour = _pick(scene.drawn.colour[scene.drawn.moves], which)
-    view, hit = scale(ray, -1.0), which >= 0
+    view, hit = scale(ray, -1.0), distance < backdrop.depth
     base, lamp = (
         where(hit, shine(scene, light, point, normal, view, colour), still)
-        for light, still in ((scene.headlight, _rows(backdrop.base)), (scene.lamp, _rows(backdrop.lamp)))
+        for light, still in ((scene.headlight, tuple(backdrop.base)), (scene.lamp, tuple(backdrop.lamp)))
     )
     if stage.shadows:
         way, reach = towards(scene.lamp, point)
-        dark = jnp.zeros(which.shape, bool)
+        dark = jnp.zeros(distance.shape, bool)
         for solid in solids:
             dark |= blocks(solid, point, way, reach)
         lamp = where(dark, constant(np.zeros(3)), lamp)
@@ -91,31 +90,19 @@ def _movers(scene: Scene, poses: Poses) -> list[Solid]:
     return solids
 
 
-def _nearest(solids: list[Solid], backdrop: Backdrop) -> tuple[Array, Vector, Array]:
-    """Distance [N, P] and normal of what each ray meets first, and which of the solids it is, -1: the backdrop."""
-    origin, ray = _rows(backdrop.origin), _rows(backdrop.ray)
+def _nearest(stage: Stage, solids: list[Solid]) -> tuple[Array, Vector, Vector]:
+    """Distance [N, P] of what each ray meets first, and its normal and colour where that is not the backdrop."""
+    origin, ray = tuple(stage.backdrop.origin), tuple(stage.backdrop.ray)
     shape = jnp.broadcast_shapes(solids[0].centre[0].shape, ray[0].shape)
-    distance = jnp.broadcast_to(backdrop.depth[None], shape)
-    which = jnp.full(shape, -1)
+    distance = jnp.broadcast_to(stage.backdrop.depth, shape)
     normal: Vector = (jnp.zeros(shape),) * 3
-    for i, solid in enumerate(solids):
+    colour = normal
+    for solid, own in zip(solids, stage.scene.drawn.colour[stage.scene.drawn.moves], strict=True):
         length, outward = meet(solid, origin, ray)
         nearer = length < distance
         distance = jnp.where(nearer, length, distance)
-        which = jnp.where(nearer, i, which)
-        normal = where(nearer, outward, normal)
-    return distance, normal, which
-
-
-def _pick(colours: np.ndarray, which: Array) -> Vector:
-    """The colour of each pixel's thing; selects over the few different colours fuse, a gather would not."""
-    red, green, blue = (jnp.full(which.shape, c) for c in colours[0])
-    for different in np.unique(colours, axis=0):
-        own = jnp.zeros(which.shape, bool)
-        for i in np.flatnonzero((colours == different).all(1)):
-            own |= which == i
-        red, green, blue = where(own, constant(different), (red, green, blue))
-    return red, green, blue
+        normal, colour = where(nearer, outward, normal), where(nearer, constant(own), colour)
+    return distance, normal, colour
 
 
 def _with_string(stage: Stage, string: String, poses: Poses, picture: Vector, distance: Array) -> Vector:
@@ -124,7 +111,7 @@ def _with_string(stage: Stage, string: String, poses: Poses, picture: Vector, di
     reach = (string.depth - backdrop.origin[1]) / backdrop.ray[1]
     x, z = (backdrop.origin[i] + backdrop.ray[i] * reach for i in (0, 2))
     pixel = np.abs(np.gradient(x.reshape((side, side)), axis=1)).reshape(-1)
-    first, last = poses.position[:, -2, ::2], poses.position[:, -1, ::2]
+    first, last = (jnp.asarray(poses.position[:, end, ::2]) for end in (-2, -1))
     pulls = ((last - first) ** 2).sum(1, keepdims=True) >= string.length**2
     points, pulls = lax.optimization_barrier((hang(first, last, string.length), pulls))
     covered = jnp.where(reach < distance, cover(points, x, z, string.radius, pixel), 0.0)
@@ -135,8 +122,3 @@ def _with_string(stage: Stage, string: String, poses: Poses, picture: Vector, di
 
 def _columns(vector: Array) -> Vector:
     return vector[:, :1], vector[:, 1:2], vector[:, 2:]
-
-
-def _rows(vector: np.ndarray) -> Vector:
-    x, y, z = (jnp.asarray(v)[None] for v in vector)
-    return x, y, z

@@ -10,8 +10,6 @@ import numpy as np
 
 from discern.pixels.shapes import KINDS
 
-MAX_DRAWN = 1000
-
 
 class Drawn(NamedTuple):
     """What is drawn, G of it: geoms, then sites, each in the model's order."""
@@ -19,10 +17,9 @@ class Drawn(NamedTuple):
     kind: np.ndarray  # int [G]
     size: np.ndarray  # float32 [G, 3]: radius and half length, half axes or half edges
     colour: np.ndarray  # float32 [G, 3]
-    reflectance: np.ndarray  # float32 [G]
     material: np.ndarray  # int [G], -1: none
     is_site: np.ndarray  # bool [G]
-    index: np.ndarray  # int [G], which geom or site of the model
+    number: np.ndarray  # int [G], which geom or site of the model
     moves: np.ndarray  # bool [G]
     position: np.ndarray  # float32 [G, 3]
     rotation: np.ndarray  # float32 [G, 3, 3]
@@ -73,27 +70,22 @@ def read_scene(model: mujoco.MjModel, data: mujoco.MjData, placed: tuple[str, ..
     """The scene around a forwarded state; `placed` names geoms of the world that the task puts somewhere else."""
     if model.cam_mode[camera] != mujoco.mjtCamLight.mjCAMLIGHT_FIXED or model.cam_bodyid[camera] != 0:
         raise ValueError("the ray caster needs a camera that stands still")
-    view = mujoco.MjvScene(model, maxgeom=MAX_DRAWN)
+    view = mujoco.MjvScene(model, maxgeom=1000)
     fixed = mujoco.MjvCamera()
     fixed.type, fixed.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, camera
-    everything = mujoco.mjtCatBit.mjCAT_ALL
-    mujoco.mjv_updateScene(model, data, mujoco.MjvOption(), None, fixed, everything, view)
+    mujoco.mjv_updateScene(model, data, mujoco.MjvOption(), None, fixed, mujoco.mjtCatBit.mjCAT_ALL, view)
     geoms = [view.geoms[i] for i in range(view.ngeom)]
     solids = [g for g in geoms if g.objtype in (mujoco.mjtObj.mjOBJ_GEOM, mujoco.mjtObj.mjOBJ_SITE)]
     shown = sorted((g for g in solids if g.type in KINDS and g.rgba[3] > 0), key=lambda g: (g.objtype, g.objid))
     lights = [_light(view.lights[i]) for i in range(view.nlight)]
     if len(lights) != 2:
         raise ValueError("the ray caster knows scenes of a headlight and one lamp")
-    drawn = _drawn(model, shown, placed)
+    position, rotation = (np.array(pose[camera], np.float32) for pose in (data.cam_xpos, data.cam_xmat))
     return Scene(
-        drawn=drawn,
+        drawn=_drawn(model, shown, placed),
         headlight=lights[0],
         lamp=lights[1],
-        camera=Camera(
-            data.cam_xpos[camera].astype(np.float32),
-            data.cam_xmat[camera].reshape(3, 3).astype(np.float32),
-            float(np.deg2rad(model.cam_fovy[camera])),
-        ),
+        camera=Camera(position, rotation.reshape((3, 3)), float(np.deg2rad(model.cam_fovy[camera]))),
         string=_string(model, data),
         centre=np.asarray(model.stat.center, np.float32),
         specular=float(shown[0].specular),
@@ -103,17 +95,16 @@ def read_scene(model: mujoco.MjModel, data: mujoco.MjData, placed: tuple[str, ..
 
 def _drawn(model: mujoco.MjModel, shown: list, placed: tuple[str, ...]) -> Drawn:
     is_site = np.array([g.objtype == mujoco.mjtObj.mjOBJ_SITE for g in shown])
-    index = np.array([g.objid for g in shown])
-    bodies = [(model.site_bodyid if site else model.geom_bodyid)[i] for i, site in zip(index, is_site, strict=True)]
-    by_task = np.isin(index, [model.geom(name).id for name in placed]) & ~is_site
+    number = np.array([g.objid for g in shown])
+    bodies = [(model.site_bodyid if site else model.geom_bodyid)[i] for i, site in zip(number, is_site, strict=True)]
+    by_task = np.isin(number, [model.geom(name).id for name in placed]) & ~is_site
     return Drawn(
         kind=np.array([g.type for g in shown]),
         size=np.array([_size(g) for g in shown], np.float32),
         colour=np.array([g.rgba[:3] for g in shown], np.float32),
-        reflectance=np.array([g.reflectance for g in shown], np.float32),
         material=np.array([g.matid for g in shown]),
         is_site=is_site,
-        index=index,
+        number=number,
         moves=(model.body_weldid[bodies] != 0) | by_task,
         position=np.array([g.pos for g in shown], np.float32),
         rotation=np.array([g.mat for g in shown], np.float32).reshape((-1, 3, 3)),
@@ -129,8 +120,9 @@ def _size(geom: mujoco.MjvGeom) -> np.ndarray:
 def _light(light: mujoco.MjvLight) -> Light:
     directional = light.type == mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
     vectors = (light.pos, light.dir, light.ambient, light.diffuse, light.specular)
+    position, direction, ambient, diffuse, specular = (np.array(vector, np.float32) for vector in vectors)
     cutoff = -2.0 if directional else float(np.cos(np.deg2rad(light.cutoff)))
-    return Light(directional, *(np.array(v, np.float32) for v in vectors), cutoff, float(light.exponent))
+    return Light(directional, position, direction, ambient, diffuse, specular, cutoff, float(light.exponent))
 
 
 def _string(model: mujoco.MjModel, data: mujoco.MjData) -> String | None:

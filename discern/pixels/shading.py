@@ -8,8 +8,7 @@ from discern.pixels.shapes import MISS, Array, Vector, add, dot, library, normal
 
 def constant(vector: np.ndarray) -> Vector:
     """Three numbers that broadcast against anything."""
-    x, y, z = (float(component) for component in vector)
-    return x, y, z
+    return tuple(np.asarray(vector, float).tolist())
 
 
 def towards(light: Light, point: Vector) -> tuple[Vector, Array | float]:

@@ -61,8 +61,8 @@ def where(mask: Array, a: Vector, b: Vector) -> Vector:
 
 def meet(solid: Solid, origin: Vector, ray: Vector) -> tuple[Array, Vector]:
     """How far along the ray its surface is first met (MISS: never), and the outward normal there."""
-    meets = {PLANE: _plane, SPHERE: _sphere, CAPSULE: _capsule, CYLINDER: _cylinder, ELLIPSOID: _ellipsoid, BOX: _box}
-    return meets[solid.kind](solid, subtract(origin, solid.centre), ray)
+    shapes = (_plane, _sphere, _capsule, _ellipsoid, _cylinder, _box)
+    return shapes[KINDS.index(solid.kind)](solid, subtract(origin, solid.centre), ray)
 
 
 def blocks(solid: Solid, point: Vector, towards: Vector, reach: Array | float) -> Array:

@@ -16,7 +16,7 @@ def hang(start: Array, end: Array, length: float) -> tuple[Array, Array]:
     span, rise = end[:, 0] - start[:, 0], end[:, 1] - start[:, 1]
     share = jnp.linspace(0.0, 1.0, PIECES + 1)
     direction = jnp.where(span < 0, -1.0, 1.0)
-    width = jnp.maximum(jnp.abs(span), 1e-4)
+    width = jnp.maximum(jnp.abs(span), 1e-3)
     slack = length**2 - rise**2
     taut = slack <= width**2 * 1.0001
     bend = _half_bend(jnp.sqrt(jnp.where(taut, 2.0 * width**2, slack)) / width)

@@ -1,0 +1,135 @@
+"""Rays against solids by hand, and whole pictures against dm_control's own OpenGL."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from discern.envs.control import Control, Look, stage_of
+from discern.envs.control_tasks import DOMAINS
+from discern.pixels import Poses, silhouettes
+from discern.pixels.backdrop import grid_lines
+from discern.pixels.shapes import BOX, CAPSULE, CYLINDER, ELLIPSOID, MISS, PLANE, SPHERE, Solid, blocks, meet
+from discern.pixels.strings import hang
+
+STATES = 50
+GEOM, SITE = 5, 6  # MuJoCo's numbers for kinds of objects
+UPRIGHT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+LYING = ((0.0, 0.0, -1.0), (0.0, 1.0, 0.0), (1.0, 0.0, 0.0))  # its own z points along the world's x
+
+
+def vector(*components: float):
+    return tuple(np.full(1, c, np.float32) for c in components)
+
+
+def solid(kind: int, size: tuple, centre=(0.0, 0.0, 0.0), axes=UPRIGHT) -> Solid:
+    return Solid(kind, np.array(size, np.float32), centre, axes)
+
+
+RAYS = [
+    # a solid, a ray's origin and direction, distance, normal
+    (solid(SPHERE, (1, 0, 0)), (0, -3, 0), (0, 1, 0), 2.0, (0, -1, 0)),
+    (solid(SPHERE, (1, 0, 0)), (0.6, -3, 0), (0, 1, 0), 2.2, (0.6, -0.8, 0)),
+    (solid(SPHERE, (1, 0, 0)), (1.1, -3, 0), (0, 1, 0), None, None),
+    (solid(CAPSULE, (1, 2, 0)), (0, -3, 1.5), (0, 1, 0), 2.0, (0, -1, 0)),
+    (solid(CAPSULE, (1, 2, 0)), (0, -3, 2.6), (0, 1, 0), 2.2, (0, -0.8, 0.6)),
+    (solid(CAPSULE, (1, 2, 0)), (0, 0, 5), (0, 0, -1), 2.0, (0, 0, 1)),
+    (solid(CAPSULE, (1, 2, 0)), (0, -3, 3.1), (0, 1, 0), None, None),
+    (solid(CAPSULE, (1, 2, 0), axes=LYING), (2.6, -3, 0), (0, 1, 0), 2.2, (0.6, -0.8, 0)),
+    (solid(CYLINDER, (1, 2, 0)), (0.6, -3, 1.9), (0, 1, 0), 2.2, (0.6, -0.8, 0)),
+    (solid(CYLINDER, (1, 2, 0)), (0, -3, 2.1), (0, 1, 0), None, None),
+    (solid(CYLINDER, (1, 2, 0)), (0.5, 0.5, 5), (0, 0, -1), 3.0, (0, 0, 1)),
+    (solid(CYLINDER, (1, 2, 0)), (0, -1.5, 2.5), (0, 0.6, -0.8), 0.5 / 0.6, (0, -1, 0)),
+    (solid(CYLINDER, (1, 2, 0)), (0, -1.2, 2.8), (0, 0.6, -0.8), 1.0, (0, 0, 1)),
+    (solid(ELLIPSOID, (1, 2, 3)), (0, -5, 0), (0, 1, 0), 3.0, (0, -1, 0)),
+    (solid(ELLIPSOID, (1, 2, 3)), (0, 0, 7), (0, 0, -1), 4.0, (0, 0, 1)),
+    (solid(BOX, (1, 2, 3)), (0.5, -5, 2.9), (0, 1, 0), 3.0, (0, -1, 0)),
+    (solid(BOX, (1, 2, 3), axes=LYING), (2.9, 0, 5), (0, 0, -1), 4.0, (0, 0, 1)),
+    (solid(BOX, (1, 2, 3)), (1.1, -5, 0), (0, 1, 0), None, None),
+    (solid(PLANE, (1, 1, 0)), (0.5, 0.5, 2), (0, 0, -1), 2.0, (0, 0, 1)),
+    (solid(PLANE, (1, 1, 0)), (1.5, 0.5, 2), (0, 0, -1), None, None),
+    (solid(PLANE, (1, 1, 0)), (0.5, 0.5, -2), (0, 0, 1), None, None),
+]
+
+
+@pytest.mark.parametrize("library", [np.asarray, jnp.asarray])
+@pytest.mark.parametrize(("thing", "origin", "ray", "distance", "normal"), RAYS)
+def test_a_ray_meets_a_solid(library, thing, origin, ray, distance, normal):
+    start, way = (tuple(library(c) for c in vector(*v)) for v in (origin, ray))
+    found, outward = meet(thing, start, way)
+    if distance is None:
+        assert found[0] == np.float32(MISS)
+    else:
+        np.testing.assert_allclose(found[0], distance, atol=1e-5)
+        np.testing.assert_allclose([np.broadcast_to(c, 1)[0] for c in outward], normal, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [SPHERE, CAPSULE, CYLINDER, ELLIPSOID, BOX])
+def test_a_solid_shades_what_lies_behind_it(kind):
+    thing = solid(kind, (1, 1, 1))
+    up = vector(0, 0, 1)
+    assert blocks(thing, vector(0.5, 0, -3), up, MISS)[0]
+    assert not blocks(thing, vector(1.5, 0, -3), up, MISS)[0]
+    assert not blocks(thing, vector(0.5, 0, -3), up, 0.5)[0], "the lamp stands before the solid"
+    assert not blocks(thing, vector(0.5, 0, 3), up, MISS)[0], "the solid is below"
+
+
+def test_a_round_solid_does_not_shade_its_own_lit_side():
+    for angle in np.linspace(0.05, np.pi / 2, 20):
+        spot = vector(0, np.cos(angle), np.sin(angle))
+        assert not blocks(solid(SPHERE, (1, 0, 0)), spot, vector(0, 0, 1), MISS)[0]
+        assert not blocks(solid(CAPSULE, (1, 2, 0), axes=LYING), spot, vector(0, 0, 1), MISS)[0]
+
+
+def test_planes_are_divided_as_mujoco_divides_them():
+    np.testing.assert_allclose(grid_lines(0.3, 0.1), [-0.3, -0.2, 0.0, 0.2, 0.3])
+    np.testing.assert_allclose(grid_lines(0.3, 10), [-0.3, 0.0, 0.3])
+    np.testing.assert_allclose(grid_lines(2, 0.2), np.linspace(-2, 2, 11))
+
+
+def test_a_string_keeps_its_length_and_hangs():
+    start = jnp.array([[0.0, 0.0], [0.0, 0.0], [0.1, 0.0], [0.0, 0.0]])
+    end = jnp.array([[0.2, 0.1], [0.0, -0.1], [-0.1, 0.05], [0.3, 0.3]])
+    x, z = hang(start, end, 0.3)
+    length = np.hypot(np.diff(x), np.diff(z)).sum(1)
+    np.testing.assert_allclose(length[[0, 2]], 0.3, rtol=0.01)
+    np.testing.assert_allclose(length[1], 0.3, rtol=0.1)  # a hairpin, whose bend is finer than its pieces
+    np.testing.assert_allclose(np.stack([x[:, -1], z[:, -1]], 1), end, atol=2e-3)
+    assert (np.min(z, 1)[:3] < np.minimum(start[:, 1], end[:, 1])[:3] - 0.04).all()
+    np.testing.assert_allclose(z[3], x[3], atol=1e-6)  # too short: it is pulled straight
+
+
+@pytest.mark.parametrize("name", [name for name in DOMAINS if name != "cartpole-balance"])
+def test_pictures_equal_opengl(name, tmp_path):
+    """Mean difference at most 8 of 255, and the outlines of what moves agree, over 50 random states."""
+    file = tmp_path / "reference.npz"
+    program = [sys.executable, str(Path(__file__).parent / "gl_reference.py"), name, str(STATES), str(file)]
+    subprocess.run(program, check=True, capture_output=True)
+    reference = np.load(file)
+    env, stage, look = Control(name, 1), stage_of(name), reference_look(name, reference)
+    images = np.asarray(env.observe(look))
+    env.close()
+    assert images.shape == (STATES, *env.spec.image_shape) == (STATES, 84, 84, 3)
+    assert images.dtype == np.uint8
+    assert np.abs(images.astype(int) - reference["images"]).mean() <= 8
+    outlines = jax.jit(lambda poses: silhouettes(stage, poses))(Poses(look.position, look.rotation))
+    drawn, labels, ours = stage.scene.drawn, reference["labels"], np.asarray(outlines)
+    theirs = np.zeros_like(ours)
+    for kind, is_site in ((GEOM, False), (SITE, True)):
+        moving = drawn.number[drawn.moves & (drawn.is_site == is_site)]
+        theirs |= (labels[..., 1] == kind) & np.isin(labels[..., 0], moving)
+    assert (ours & theirs).sum() / (ours | theirs).sum() >= 0.9
+
+
+def reference_look(name: str, reference) -> Look:
+    scene = stage_of(name).scene
+    drawn = scene.drawn
+    geoms, sites = (drawn.number[drawn.moves & (drawn.is_site == is_site)] for is_site in (False, True))
+    ends = list(scene.string.ends) if scene.string else []
+    position = np.concatenate([reference["geom_xpos"][:, geoms], reference["site_xpos"][:, [*sites, *ends]]], 1)
+    rotation = np.concatenate([reference["geom_xmat"][:, geoms], reference["site_xmat"][:, sites]], 1)
+    return Look(position.astype(np.float32), rotation.astype(np.float32), np.zeros((STATES, 1), np.float32))
