@@ -1,14 +1,18 @@
 """What the seven Control Suite domains are: actions, scored dimensions, and the first states of their episodes."""
 
+import os
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import product
 
 import mujoco
 import numpy as np
-from dm_control import suite
 
 from discern.envs.base import Dimension
+
+os.environ.setdefault("MUJOCO_GL", "disabled")  # dm_control looks for OpenGL, and fails to load where there is none
+
+from dm_control import suite
 
 STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value
 
