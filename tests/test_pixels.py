@@ -1,23 +1,15 @@
 """Rays against solids by hand, and whole pictures against dm_control's own OpenGL."""
 
-import subprocess
-import sys
-from pathlib import Path
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from discern.envs.control import Control, Look, stage_of
 from discern.envs.control_tasks import DOMAINS
-from discern.pixels import Poses, silhouettes
 from discern.pixels.backdrop import grid_lines
 from discern.pixels.shapes import BOX, CAPSULE, CYLINDER, ELLIPSOID, MISS, PLANE, SPHERE, Solid, blocks, meet
 from discern.pixels.strings import hang
+from tests.opengl import compare
 
-STATES = 50
-GEOM, SITE = 5, 6  # MuJoCo's numbers for kinds of objects
 UPRIGHT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 LYING = ((0.0, 0.0, -1.0), (0.0, 1.0, 0.0), (1.0, 0.0, 0.0))  # its own z points along the world's x
 
@@ -106,30 +98,8 @@ def test_a_string_keeps_its_length_and_hangs():
 @pytest.mark.parametrize("name", [name for name in DOMAINS if name != "cartpole-balance"])
 def test_pictures_equal_opengl(name, tmp_path):
     """Mean difference at most 8 of 255, and the outlines of what moves agree, over 50 random states."""
-    file = tmp_path / "reference.npz"
-    program = [sys.executable, str(Path(__file__).parent / "gl_reference.py"), name, str(STATES), str(file)]
-    subprocess.run(program, check=True, capture_output=True)
-    reference = np.load(file)
-    env, stage, look = Control(name, 1), stage_of(name), reference_look(name, reference)
-    images = np.asarray(env.observe(look))
-    env.close()
-    assert images.shape == (STATES, *env.spec.image_shape) == (STATES, 84, 84, 3)
-    assert images.dtype == np.uint8
-    assert np.abs(images.astype(int) - reference["images"]).mean() <= 8
-    outlines = jax.jit(lambda poses: silhouettes(stage, poses))(Poses(look.position, look.rotation))
-    drawn, labels, ours = stage.scene.drawn, reference["labels"], np.asarray(outlines)
-    theirs = np.zeros_like(ours)
-    for kind, is_site in ((GEOM, False), (SITE, True)):
-        moving = drawn.number[drawn.moves & (drawn.is_site == is_site)]
-        theirs |= (labels[..., 1] == kind) & np.isin(labels[..., 0], moving)
-    assert (ours & theirs).sum() / (ours | theirs).sum() >= 0.9
-
-
-def reference_look(name: str, reference) -> Look:
-    scene = stage_of(name).scene
-    drawn = scene.drawn
-    geoms, sites = (drawn.number[drawn.moves & (drawn.is_site == is_site)] for is_site in (False, True))
-    ends = list(scene.string.ends) if scene.string else []
-    position = np.concatenate([reference["geom_xpos"][:, geoms], reference["site_xpos"][:, [*sites, *ends]]], 1)
-    rotation = np.concatenate([reference["geom_xmat"][:, geoms], reference["site_xmat"][:, sites]], 1)
-    return Look(position.astype(np.float32), rotation.astype(np.float32), np.zeros((STATES, 1), np.float32))
+    found = compare(name, 50, tmp_path)
+    assert found.ours.shape == found.theirs.shape == (50, 84, 84, 3)
+    assert found.ours.dtype == np.uint8
+    assert found.difference.mean() <= 8
+    assert found.overlap >= 0.9
