@@ -36,20 +36,24 @@ class Arguments:
 
 
 def rate(stage: Stage, poses: Poses, seconds: float) -> tuple[float, float]:
-    """Images a second, the best of three, and seconds until the first batch was there."""
+    """Images a second, the best of three, and seconds until the first batch was there.
+
+    On a CPU it is seconds of one core, whatever else runs there.
+    """
+    clock = time.process_time if jax.default_backend() == "cpu" else time.perf_counter
     paint: Callable[[Poses], jax.Array] = jax.jit(lambda poses: draw(stage, poses))
     start = time.perf_counter()
     poses = jax.device_put(poses)
     paint(poses).block_until_ready()
     compiling, best = time.perf_counter() - start, 0.0
     for _ in range(3):
-        start, batches = time.perf_counter(), 0
-        while time.perf_counter() - start < seconds / 3:
+        start, batches = clock(), 0
+        while clock() - start < seconds / 3:
             for _ in range(4):
                 image = paint(poses)
             image.block_until_ready()
             batches += 4
-        best = max(best, batches * len(poses.position) / (time.perf_counter() - start))
+        best = max(best, batches * len(poses.position) / (clock() - start))
     return best, compiling
 
 
@@ -81,7 +85,7 @@ def measure(name: str, arguments: Arguments, folder: Path) -> tuple[dict[str, An
 def main(arguments: Arguments) -> None:
     rows, strips = [], []
     with tempfile.TemporaryDirectory() as folder:
-        for name in DOMAINS:
+        for name in (name for name in DOMAINS if name != "cartpole-balance"):  # it looks like cartpole-swingup
             row, strip = measure(name, arguments, Path(folder))
             print(row, flush=True)
             rows.append(row)
@@ -91,8 +95,9 @@ def main(arguments: Arguments) -> None:
     if arguments.json:
         commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
         report = {
-            "what": "84×84 pictures of the Control Suite by ray casting; differences to dm_control's OpenGL, of 255",
-            "command": "uv run python -m benchmarks.control_pixels",
+            "what": "84×84 pictures of the Control Suite by ray casting (on a CPU: a second of one core); "
+            "differences to dm_control's OpenGL, of 255, over random states",
+            "command": f"uv run python -m benchmarks.control_pixels --batch {arguments.batch}",
             "commit": commit,
             "batch": arguments.batch,
             "states": 0 if arguments.rates_only else arguments.states,
