@@ -140,7 +140,7 @@ class Config:
     """A whole run. A budget of 0 is no limit; `steps` counts agent steps over all environments."""
 
     env: Annotated[str, tyro.conf.Positional] = "arena"
-    """The world: arena, arena/84, watermaze, atari/seaquest, lab/rooms_watermaze, …"""
+    """The world: arena, arena/84, watermaze, atari/seaquest, control/reacher-hard, lab/rooms_watermaze, …"""
     seed: int = 0
     steps: int = 0
     minutes: float = 0.0
@@ -240,6 +240,13 @@ SIZES: dict[str, dict[str, Any]] = {
     "atari": {"minutes": 10.0, "replay_capacity": 20_000, "evaluate_every": 1_000_000, "network.channels": (32, 64)},
     "watermaze": FIRST_PERSON,
     "lab": FIRST_PERSON | {"actor.environments": 32},  # each is a process
+    "control": {
+        "minutes": 10.0,
+        "actor.horizon": 100,
+        "replay_capacity": 10_000,
+        "evaluate_every": 500_000,
+        "network.channels": (32, 64),
+    },
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 

@@ -1,6 +1,7 @@
 """Worlds to act in; `make_env` is the one place that knows them all."""
 
 from collections.abc import Callable
+from typing import cast
 
 from typing_extensions import TypeIs
 
@@ -22,45 +23,54 @@ WORLDS: dict[str, Callable[[], DeviceEnv]] = {
 }
 
 
+def _atari(game: str, n: int, config: Config, scored: bool) -> HostEnv:
+    from discern.envs.atari import Atari, ScoredAtari
+
+    return (ScoredAtari if scored else Atari)(game, n, config.atari)
+
+
+def _control(domain: str, n: int, config: Config, scored: bool) -> HostEnv:
+    from discern.envs.control import Control
+
+    del config, scored  # the same world serves both
+    return Control(domain, n)
+
+
+def _lab(level: str, n: int, config: Config, scored: bool) -> HostEnv:
+    from discern.envs.lab import Lab, ScoredLab
+
+    del config
+    return (ScoredLab if scored else Lab)(level, n)
+
+
+SUITES: dict[str, Callable[[str, int, Config, bool], HostEnv]] = {"atari": _atari, "control": _control, "lab": _lab}
+
+
 def make_env(name: str, n: int = 1, config: Config | None = None) -> Env:
     """The world called `name`; worlds that run on the host come as `n` environments."""
-    suite, _, game = name.partition("/")
-    if suite == "atari" and game:
-        from discern.envs.atari import Atari
-
-        return Atari(game, n, (config or Config()).atari)
-    if suite == "lab" and game:
-        from discern.envs.lab import Lab
-
-        return Lab(game, n)
-    return _device_env(name)
+    return _make(name, n, config, scored=False)
 
 
 def make_scored_env(name: str, n: int = 1, config: Config | None = None) -> ScoredEnv:
     """The same world with the same pixels, in which it can be measured what was achieved."""
-    suite, _, game = name.partition("/")
-    if suite == "atari" and game:
-        from discern.envs.atari import ScoredAtari
+    return cast(ScoredEnv, _make(name, n, config, scored=True))
 
-        return ScoredAtari(game, n, (config or Config()).atari)
-    if suite == "lab" and game:
-        from discern.envs.lab import ScoredLab
 
-        return ScoredLab(game, n)
-    return _device_env(name)
+def _make(name: str, n: int, config: Config | None, scored: bool) -> Env:
+    suite, _, which = name.partition("/")
+    if which and suite in SUITES:
+        return SUITES[suite](which, n, config or Config(), scored)
+    if name not in WORLDS:
+        hosted = ("atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…")
+        known = [*sorted(WORLDS), *hosted, "lab/rooms_watermaze"]
+        raise UserError(f"there is no world '{name}'; there are: {', '.join(known)}")
+    return WORLDS[name]()
 
 
 def make_host_env(name: str, n: int, config: Config | None = None) -> HostEnv:
     """`n` environments on the host, whatever kind of world it is."""
     env = make_env(name, n, config)
     return env if is_host(env) else Hosted(env, n)
-
-
-def _device_env(name: str) -> DeviceEnv:
-    if name not in WORLDS:
-        known = [*sorted(WORLDS), "atari/seaquest", "atari/montezuma_revenge", "atari/…", "lab/rooms_watermaze"]
-        raise UserError(f"there is no world '{name}'; there are: {', '.join(known)}")
-    return WORLDS[name]()
 
 
 def is_host(env: Env) -> TypeIs[HostEnv]:

@@ -17,7 +17,7 @@ from discern.types import UserError
 
 def evaluate(
     run: str | Path,
-    goals: str = "even",
+    goals: str | None = None,
     trials: int = 20,
     count: int = 100,
     seed: int = 0,

@@ -1,0 +1,144 @@
+"""The Control Suite's seven domains: native MuJoCo physics on threads, pictures by ray casting on the accelerator.
+
+Models, tasks and first states are dm_control's own; no OpenGL is needed. Goals show a pose: a target that the task
+draws stays in the picture where the task put it, and no scored dimension speaks of it.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, partial
+from typing import NamedTuple
+
+import jax
+import mujoco
+import numpy as np
+from mujoco.batch import Batch
+
+from discern.envs.base import EnvSpec, HostStep
+from discern.envs.control_tasks import DOMAINS, Starts, action_table, dimensions
+from discern.pixels import Poses, Stage, draw, set_stage
+from discern.types import UserError
+
+SIDE = 84
+EPISODE = 1000  # agent steps
+GOALS = 100
+GOAL_STEPS = 25  # random steps from a first state to a goal
+FIELDS = ("qpos", "ctrl", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat")
+SEED = 20_190_506  # apart from every seed a run is likely to use: these goals are held out
+
+
+class Look(NamedTuple):
+    """What is needed to draw N environments, and to measure them."""
+
+    position: np.ndarray  # float32 [N, M, 3], of what moves, and of a string's ends
+    rotation: np.ndarray  # float32 [N, M, 3, 3]
+    qpos: np.ndarray  # float32 [N, D]
+
+
+class Control:
+    """N simulations of one domain, to train in and to score in."""
+
+    goal_sets = ("paper",)
+
+    def __init__(self, name: str, n: int):
+        if name not in DOMAINS:
+            known = ", ".join(f"control/{domain}" for domain in DOMAINS)
+            raise UserError(f"there is no world 'control/{name}'; there are: {known}")
+        self._domain = DOMAINS[name]
+        self._name = name
+        self._starts = Starts(name)
+        model = self._starts.model
+        self._controls = action_table(model, self._domain)
+        self.spec = EnvSpec(f"control/{name}", (SIDE, SIDE, 3), len(self._controls), dimensions(model, self._domain))
+        self.size = n
+        self._stage = stage_of(name)
+        self._batch = Batch(model, nsim=n, nthread=min(n, len(os.sched_getaffinity(0))))
+        self._fields = {name: self._batch.bind(name) for name in FIELDS}  # a field is filled only after it was bound
+        self._placed = np.zeros((n, len(self._domain.placed), 3))
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="control")
+        self._stepping: Future[HostStep] | None = None
+        self._age = 0
+
+    def reset(self, seed: int) -> HostStep:
+        if self._stepping is not None:
+            self.recv()
+        self._starts.reseed(seed)
+        return self._begin()
+
+    def send(self, actions: np.ndarray) -> None:
+        self._stepping = self._worker.submit(self._step, np.array(actions))
+
+    def recv(self) -> HostStep:
+        """After EPISODE steps the action is ignored and all environments start over."""
+        if self._stepping is None:
+            raise RuntimeError("recv() before send()")
+        step, self._stepping = self._stepping.result(), None
+        return step
+
+    def observe(self, raw: Look) -> jax.Array:
+        return _draw_on(self._name)(Poses(raw.position, raw.rotation))
+
+    def measure(self, raw: Look) -> np.ndarray:
+        return np.asarray(raw.qpos)
+
+    def goals(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Images uint8 [M, 84, 84, 3] and measures float32 [M, D]; fewer than the set's 100 are spread over it."""
+        if count > GOALS:
+            raise UserError(f"the goal set '{name}' of {self.spec.name} has {GOALS} goals, not {count}")
+        play, chance = Control(self._domain.goals_from or self._name, GOALS), np.random.default_rng(SEED)
+        step = play.reset(SEED)
+        for _ in range(GOAL_STEPS):
+            play.send(chance.integers(self.spec.actions, size=GOALS))
+            step = play.recv()
+        play.close()
+        chosen = np.linspace(0, GOALS - 1, count).round().astype(int)
+        look = Look(*(part[chosen] for part in step.raw))
+        with jax.default_device(jax.devices("cpu")[0]):  # the same pixels whatever the accelerator
+            images = np.asarray(self.observe(look))
+        return images, self.measure(look)
+
+    def close(self) -> None:
+        self._worker.shutdown()
+
+    def _begin(self) -> HostStep:
+        self._age = 0
+        self._batch.state[:], self._placed = self._starts.take(self.size)
+        self._batch.forward(stage=mujoco.mjtStage.mjSTAGE_POS.value)
+        return self._look(is_first=True)
+
+    def _step(self, actions: np.ndarray) -> HostStep:
+        if self._age == EPISODE:
+            return self._begin()
+        self._fields["ctrl"][:] = self._controls[actions]
+        self._batch.step(nstep=self._starts.substeps * self._domain.repeat, stage=mujoco.mjtStage.mjSTAGE_POS.value)
+        self._age += 1
+        self._starts.prepare(-(-self.size * self._age // EPISODE))
+        return self._look(is_first=False)
+
+    def _look(self, is_first: bool) -> HostStep:
+        scene, fields = self._stage.scene, self._fields
+        drawn = scene.drawn
+        geoms, sites = (drawn.number[drawn.moves & (drawn.is_site == site)] for site in (False, True))
+        ends = [] if scene.string is None else list(scene.string.ends)
+        at_geoms = fields["geom_xpos"][:, geoms]
+        at_geoms[:, np.searchsorted(geoms, self._starts.placed)] = self._placed
+        turned = (fields["geom_xmat"][:, geoms], fields["site_xmat"][:, sites])
+        look = Look(
+            position=np.concatenate([at_geoms, fields["site_xpos"][:, [*sites, *ends]]], 1).astype(np.float32),
+            rotation=np.concatenate(turned, 1).reshape((self.size, -1, 3, 3)).astype(np.float32),
+            qpos=fields["qpos"].astype(np.float32),
+        )
+        return HostStep(look, np.full(self.size, is_first), np.full(self.size, self._age == EPISODE))
+
+
+@cache
+def stage_of(name: str) -> Stage:
+    """The domain's scene, painted once for all environments of a process."""
+    starts = Starts(name)
+    return set_stage(starts.model, starts.data, DOMAINS[name].placed, SIDE)
+
+
+@cache
+def _draw_on(name: str) -> Callable[[Poses], jax.Array]:
+    return jax.jit(partial(draw, stage_of(name)))

@@ -1,0 +1,100 @@
+"""What the seven Control Suite domains are: actions, scored dimensions, and the first states of their episodes."""
+
+import os
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import product
+
+import mujoco
+import numpy as np
+
+from discern.envs.base import Dimension
+
+os.environ.setdefault("MUJOCO_GL", "disabled")  # dm_control looks for OpenGL, and fails to load where there is none
+
+from dm_control import suite
+
+STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value
+
+
+@dataclass(frozen=True)
+class Domain:
+    """How a domain differs from the others."""
+
+    repeat: int = 1  # control steps for one action
+    one_actuator: bool = False  # an action moves one actuator at most
+    placed: tuple[str, ...] = ()  # geoms of the world that the task puts somewhere else in every episode
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)  # of joints without limits, in random play
+    goals_from: str | None = None  # another task of the domain, from whose first states goals are made
+
+
+DOMAINS = {
+    "point_mass-easy": Domain(repeat=5),
+    "reacher-hard": Domain(placed=("target",)),
+    "manipulator-bring_ball": Domain(
+        one_actuator=True, placed=("target_ball",), ranges={"ball_x": (-1.0, 0.8), "ball_z": (0.0, 0.7)}
+    ),
+    "pendulum-swingup": Domain(),
+    "finger-spin": Domain(),
+    "ball_in_cup-catch": Domain(
+        ranges={"cup_x": (-0.16, 0.16), "cup_z": (-0.24, 0.1), "ball_x": (-0.38, 0.43), "ball_z": (-0.19, 0.48)}
+    ),
+    "cartpole-swingup": Domain(goals_from="cartpole-balance"),
+    "cartpole-balance": Domain(),
+}
+
+
+def action_table(model: mujoco.MjModel, domain: Domain) -> np.ndarray:
+    """The controls of each action: {−1, 0, 1}^A, or ± one actuator at a time and none. float64 [actions, A]."""
+    low, high = model.actuator_ctrlrange.T
+    chosen = np.array(list(product((-1.0, 0.0, 1.0), repeat=model.nu)))
+    if domain.one_actuator:
+        chosen = chosen[np.abs(chosen).sum(1) <= 1]
+    return (low + high) / 2 + chosen * (high - low) / 2
+
+
+def dimensions(model: mujoco.MjModel, domain: Domain) -> tuple[Dimension, ...]:
+    """One for each joint; a hinge without limits goes round."""
+    found = []
+    for i in range(model.njnt):
+        name = model.joint(i).name
+        if name in domain.ranges:
+            found.append(Dimension(name, *domain.ranges[name]))
+        elif model.jnt_limited[i]:
+            low, high = model.jnt_range[i]
+            found.append(Dimension(name, float(low), float(high)))
+        else:
+            found.append(Dimension(name, -np.pi, np.pi, wraps=True))
+    return tuple(found)
+
+
+class Starts:
+    """First states of episodes as the task itself draws them, made before they are needed."""
+
+    def __init__(self, name: str):
+        domain, task = name.split("-")
+        self._env = suite.load(domain, task)
+        self._env.reset()  # a task also changes its model then
+        self.model: mujoco.MjModel = self._env.physics.model.ptr
+        self.data: mujoco.MjData = self._env.physics.data.ptr
+        self.substeps = round(self._env.control_timestep() / self._env.physics.timestep())
+        self.placed = np.array([self.model.geom(geom).id for geom in DOMAINS[name].placed], int)
+        self._ready: deque[tuple[np.ndarray, np.ndarray]] = deque()
+
+    def reseed(self, seed: int) -> None:
+        self._env.task.random.seed(seed)
+        self._ready.clear()
+
+    def prepare(self, count: int) -> None:
+        """Makes sure that `count` first states are ready."""
+        while len(self._ready) < count:
+            self._env.reset()
+            state = np.empty(mujoco.mj_stateSize(self.model, STATE))
+            mujoco.mj_getState(self.model, self.data, state, STATE)
+            self._ready.append((state, self.data.geom_xpos[self.placed].copy()))
+
+    def take(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """States [count, S] and where the task placed its geoms [count, K, 3]."""
+        self.prepare(count)
+        states, placed = zip(*(self._ready.popleft() for _ in range(count)), strict=True)
+        return np.stack(states), np.stack(placed)

@@ -1,0 +1,53 @@
+"""Draws random states of the Control Suite with dm_control's own OpenGL: `python gl_reference.py task count file`.
+
+It is a program of its own because OpenGL's back end is chosen before MuJoCo is imported.
+"""
+
+import os
+import sys
+from importlib import import_module
+
+import numpy as np
+
+SIDE = 84
+POSES = ("geom_xpos", "geom_xmat", "site_xpos", "site_xmat")
+
+
+def choose_backend() -> None:
+    for backend in ("egl", "osmesa"):
+        try:
+            os.environ["MUJOCO_GL"] = os.environ["PYOPENGL_PLATFORM"] = backend
+            import_module("OpenGL.GL").glGetError  # noqa: B018
+            return
+        except (ImportError, AttributeError):
+            continue
+
+
+def main(task: str, count: int, file: str) -> None:
+    choose_backend()
+    suite = import_module("dm_control.suite")
+    randomise = import_module("dm_control.suite.utils.randomizers").randomize_limited_and_rotational_joints
+    env = suite.load(*task.split("-"), task_kwargs={"random": 7})
+    camera = import_module("dm_control.mujoco.engine").Camera(env.physics, SIDE, SIDE, camera_id=0)
+    chance = np.random.default_rng(7)
+    low, high = env.action_spec().minimum, env.action_spec().maximum
+    shown: dict[str, list] = {"images": [], "labels": [], **{name: [] for name in POSES}}
+    for i in range(count):
+        env.reset()
+        for _ in range(chance.integers(0, 30)):
+            env.step(chance.uniform(low, high))
+        if i % 2:  # random play alone would leave some poses unseen
+            randomise(env.physics, env.task.random)
+        env.physics.forward()
+        shown["images"].append(camera.render().copy())
+        shown["labels"].append(camera.render(segmentation=True).copy())
+        for name in POSES:
+            shown[name].append(np.array(getattr(env.physics.data, name)))
+    arrays = {name: np.stack(values) for name, values in shown.items()}
+    for name in ("geom_xmat", "site_xmat"):
+        arrays[name] = arrays[name].reshape((count, -1, 3, 3))
+    np.savez(file, **arrays)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

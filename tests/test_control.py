@@ -1,0 +1,164 @@
+"""The Control Suite's worlds: the contract, and dm_control's own numbers after the same actions."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from dm_control import suite
+
+from discern.config import preset
+from discern.envs import make_env, make_scored_env
+from discern.envs.control import EPISODE, Control
+from discern.envs.control_tasks import DOMAINS
+from discern.evaluation.achievement import reached
+from discern.evaluation.goal_sets import goal_set
+from discern.types import UserError
+
+ACTIONS = {
+    "point_mass-easy": 9,
+    "reacher-hard": 9,
+    "manipulator-bring_ball": 11,
+    "pendulum-swingup": 3,
+    "finger-spin": 9,
+    "ball_in_cup-catch": 9,
+    "cartpole-swingup": 3,
+}
+
+
+def play(env: Control, seed: int, steps: int) -> list:
+    chance = np.random.default_rng(seed)
+    seen = [env.reset(seed)]
+    for _ in range(steps):
+        env.send(chance.integers(env.spec.actions, size=env.size))
+        seen.append(env.recv())
+    return seen
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_a_domain_keeps_the_contract(name):
+    env = make_scored_env(f"control/{name}", 3)
+    assert env.spec.name == f"control/{name}"
+    assert env.spec.actions == ACTIONS[name]
+    step = play(env, 0, 2)[-1]
+    assert all(part.shape[0] == 3 for part in step.raw)
+    assert env.measure(step.raw).shape == (3, len(env.spec.dimensions))
+    env.close()
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_physics_equals_dm_control(name):
+    """The same first state and the same controls lead to the same poses, of the task's target too."""
+    domain = DOMAINS[name]
+    env = Control(name, 2)
+    reference = suite.load(*name.split("-"), task_kwargs={"random": 5})
+    reference.task.random.seed(5)
+    step = env.reset(5)
+    reference.reset()
+    chance = np.random.default_rng(0)
+    drawn = env._stage.scene.drawn
+    geoms = drawn.number[drawn.moves & ~drawn.is_site]
+    for _ in range(20):
+        np.testing.assert_allclose(env.measure(step.raw)[0], reference.physics.data.qpos, atol=1e-5)
+        shown = reference.physics.data.geom_xpos[geoms]
+        np.testing.assert_allclose(step.raw.position[0, : len(geoms)], shown, atol=1e-5)
+        action = chance.integers(env.spec.actions)
+        for _ in range(domain.repeat):
+            reference.step(env._controls[action])
+        env.send(np.full(2, action))
+        step = env.recv()
+    env.close()
+
+
+def test_actions_span_the_actuators():
+    reacher, manipulator = Control("reacher-hard", 1), Control("manipulator-bring_ball", 1)
+    assert {tuple(row) for row in reacher._controls} == {(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1)}
+    assert sorted(np.abs(manipulator._controls).sum(1)) == [0] + [1] * 10
+    assert len(np.unique(manipulator._controls, axis=0)) == 11
+    reacher.close()
+    manipulator.close()
+
+
+def test_an_episode_ends_and_another_begins():
+    env = Control("pendulum-swingup", 2)
+    seen = play(env, 1, EPISODE + 1)
+    first, last = (np.stack([getattr(step, flag) for step in seen]) for flag in ("is_first", "is_last"))
+    assert np.flatnonzero(first.all(1)).tolist() == np.flatnonzero(first.any(1)).tolist() == [0, EPISODE + 1]
+    assert np.flatnonzero(last.all(1)).tolist() == np.flatnonzero(last.any(1)).tolist() == [EPISODE]
+    again = env.measure(seen[-1].raw)
+    assert not np.allclose(again, env.measure(seen[0].raw))
+    assert not np.allclose(again[0], again[1])
+    env.close()
+
+
+def test_a_seed_fixes_everything():
+    one, two = Control("finger-spin", 4), Control("finger-spin", 4)
+    for a, b in zip(play(one, 3, 10), play(two, 3, 10), strict=True):
+        jax.tree.map(np.testing.assert_array_equal, a, b)
+    again = play(one, 3, 10)[-1]
+    jax.tree.map(np.testing.assert_array_equal, again, b)
+    assert not np.allclose(one.reset(4).raw.qpos, two.reset(3).raw.qpos)
+    one.close()
+    two.close()
+
+
+def test_what_a_step_returned_stays_as_it_was():
+    env = Control("ball_in_cup-catch", 2)
+    first, *_, last = play(env, 0, 5)
+    kept = first.raw.position.copy()
+    env.send(np.zeros(2, int))
+    env.recv()
+    np.testing.assert_array_equal(first.raw.position, kept)
+    assert not np.allclose(first.raw.position, last.raw.position)
+    env.close()
+    with pytest.raises(RuntimeError, match="before send"):
+        env.recv()
+
+
+def test_goals_are_held_out_and_fixed():
+    env = make_scored_env("control/reacher-hard", 1)
+    goals, again = goal_set(env), goal_set(env)
+    assert goals.name == "paper"
+    assert goals.digest == again.digest
+    assert goals.images.shape == (100, 84, 84, 3)
+    assert len(np.unique(goals.measures.round(3), axis=0)) == 100
+    few = goal_set(env, count=3)
+    np.testing.assert_array_equal(few.images, goals.images[[0, 50, 99]])
+    assert reached(goals.measures, goals.measures, env.spec.dimensions).all()
+    with pytest.raises(UserError, match="100 goals"):
+        env.goals("paper", 101)
+    env.close()
+
+
+def test_goals_of_the_cartpole_have_the_pole_up():
+    env = Control("cartpole-swingup", 2)
+    down = env.measure(env.reset(0).raw)[:, 1]
+    _, goals = env.goals("paper", 20)
+    assert (np.cos(down) < -0.9).all()
+    assert np.median(np.cos(goals[:, 1])) > 0.5
+    env.close()
+
+
+def test_an_unknown_domain_is_refused():
+    with pytest.raises(UserError, match="control/reacher-hard"):
+        make_env("control/humanoid-run")
+
+
+def test_the_preset_pursues_goals_for_a_hundred_steps():
+    config = preset("control/reacher-hard")
+    assert EPISODE % config.actor.horizon == 0
+    assert config.actor.horizon == 100
+
+
+def test_no_opengl_is_needed():
+    program = "from discern.envs.control import Control as C;print(C('pendulum-swingup', 1).goals('paper', 1)[0].shape)"
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "MUJOCO_GL": "disabled"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout.strip() == "(1, 84, 84, 3)"
