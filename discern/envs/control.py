@@ -117,8 +117,7 @@ class Control:
         return self._look(is_first=False)
 
     def _look(self, is_first: bool) -> HostStep:
-        scene, fields = self._stage.scene, self._fields
-        drawn = scene.drawn
+        scene, drawn, fields = self._stage.scene, self._stage.scene.drawn, self._fields
         geoms, sites = (drawn.number[drawn.moves & (drawn.is_site == site)] for site in (False, True))
         ends = [] if scene.string is None else list(scene.string.ends)
         at_geoms = fields["geom_xpos"][:, geoms]

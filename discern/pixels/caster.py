@@ -32,15 +32,13 @@ class Stage(NamedTuple):
     scene: Scene
     backdrop: Backdrop
     side: int
-    shadows: bool
+    shadows: bool = True
 
 
-def set_stage(
-    model: mujoco.MjModel, data: mujoco.MjData, placed: tuple[str, ...] = (), side: int = 84, shadows: bool = True
-) -> Stage:
+def set_stage(model: mujoco.MjModel, data: mujoco.MjData, placed: tuple[str, ...] = (), side: int = 84) -> Stage:
     """Reads the scene around a forwarded state and paints its backdrop."""
     scene = read_scene(model, data, placed)
-    return Stage(scene, paint(scene, read_textures(model, scene), side), side, shadows)
+    return Stage(scene, paint(scene, read_textures(model, scene), side), side)
 
 
 def draw(stage: Stage, poses: Poses) -> Array:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
-from discern.pixels.shapes import KINDS
+from discern.pixels.shapes import CAPSULE, CYLINDER, KINDS
 
 
 class Drawn(NamedTuple):
@@ -97,10 +97,12 @@ def _drawn(model: mujoco.MjModel, shown: list, placed: tuple[str, ...]) -> Drawn
     is_site = np.array([g.objtype == mujoco.mjtObj.mjOBJ_SITE for g in shown])
     number = np.array([g.objid for g in shown])
     bodies = [(model.site_bodyid if site else model.geom_bodyid)[i] for i, site in zip(number, is_site, strict=True)]
+    kind, size = np.array([g.type for g in shown]), np.array([g.size for g in shown], np.float32)
+    size[np.isin(kind, (CAPSULE, CYLINDER)), 1:] = size[np.isin(kind, (CAPSULE, CYLINDER)), 2:]  # was (r, r, half)
     by_task = np.isin(number, [model.geom(name).id for name in placed]) & ~is_site
     return Drawn(
-        kind=np.array([g.type for g in shown]),
-        size=np.array([_size(g) for g in shown], np.float32),
+        kind=kind,
+        size=size,
         colour=np.array([g.rgba[:3] for g in shown], np.float32),
         material=np.array([g.matid for g in shown]),
         is_site=is_site,
@@ -109,12 +111,6 @@ def _drawn(model: mujoco.MjModel, shown: list, placed: tuple[str, ...]) -> Drawn
         position=np.array([g.pos for g in shown], np.float32),
         rotation=np.array([g.mat for g in shown], np.float32).reshape((-1, 3, 3)),
     )
-
-
-def _size(geom: mujoco.MjvGeom) -> np.ndarray:
-    """The visualiser repeats the radius of round geoms: (r, r, half length)."""
-    round_ = geom.type in (mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_CYLINDER)
-    return geom.size[[0, 2, 2]] if round_ else geom.size
 
 
 def _light(light: mujoco.MjvLight) -> Light:

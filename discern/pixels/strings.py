@@ -5,7 +5,6 @@ import numpy as np
 from jax import Array
 
 PIECES = 12
-NEWTON_STEPS = 8
 
 
 def hang(start: Array, end: Array, length: float) -> tuple[Array, Array]:
@@ -33,7 +32,7 @@ def hang(start: Array, end: Array, length: float) -> tuple[Array, Array]:
 def _half_bend(ratio: Array) -> Array:
     """The b > 0 with sinh(b) / b = ratio > 1, by Newton's method from above."""
     bend = jnp.minimum(jnp.sqrt(6.0 * (ratio - 1.0)), 2.0 * jnp.log(2.0 * ratio))
-    for _ in range(NEWTON_STEPS):
+    for _ in range(8):
         bend = bend - (jnp.sinh(bend) - ratio * bend) / (jnp.cosh(bend) - ratio)
     return bend
 
