@@ -104,13 +104,13 @@ def draw_strips(rows: dict[str, np.ndarray], path: Path, title: str) -> None:
     """Rows of images uint8 [M, H, W, 3] under one another, spread over the M: goals first, then what was achieved."""
     count = min(len(images) for images in rows.values())
     chosen = np.linspace(0, count - 1, min(STRIP, count)).round().astype(int)
-    size = (1.2 * len(chosen), 0.4 + 1.2 * len(rows))
+    size = (1.6 + 1.2 * len(chosen), 0.4 + 1.2 * len(rows))
     figure, axes = plt.subplots(len(rows), len(chosen), figsize=size, layout="constrained", squeeze=False)
     for line, (label, images) in zip(axes, rows.items(), strict=True):
         for cell, index in zip(line, chosen, strict=True):
             cell.imshow(images[index], interpolation="nearest")
             cell.set(xticks=[], yticks=[])
-        line[0].set_ylabel(label, fontsize=8)
+        line[0].set_ylabel(label, fontsize=8, rotation=0, ha="right", va="center")
     figure.suptitle(title, fontsize=9)
     _save(figure, path)
 

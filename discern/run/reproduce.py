@@ -1,6 +1,7 @@
 """The paper's figures from the runs they need: what is missing is run, what was stopped goes on, then all is drawn."""
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -276,10 +277,11 @@ def draw_runs(runs: list[Path], out: Path) -> list[Path]:
     if not runs:
         raise UserError("name at least one run to draw")
     distinct = len({path.name for path in runs}) == len(runs)
-    names = [path.name if distinct else str(path) for path in runs]
+    above = Path(os.path.commonpath([path.resolve() for path in runs]))
+    names = [path.name if distinct else "\n".join(path.resolve().relative_to(above).parts) for path in runs]
     folders = {
-        Run(RunFolder(path).config().env, name, "", i): path
-        for i, (name, path) in enumerate(zip(names, runs, strict=True))
+        Run(RunFolder(path).config().env, name, "", number): path
+        for number, (name, path) in enumerate(zip(names, runs, strict=True))
     }
     out.mkdir(parents=True, exist_ok=True)
     drawn = []
