@@ -16,23 +16,9 @@ from discern.run import reproduce as programme
 from discern.run.final import is_finished, load_final
 from discern.run.reproduce import FIGURES, METHODS, Run, draw_runs, reproduce
 from discern.types import UserError
+from tests.conftest import TINY
 
-SMALL = {
-    **programme.TINY,
-    "steps": 2000,
-    "actor.environments": 4,
-    "actor.horizon": 5,
-    "learner.batch": 4,
-    "learner.replay_ratio": 1.0,
-    "replay_capacity": 16,
-    "goal_buffer.capacity": 16,
-    "network.channels": (4,),
-    "network.features": 8,
-    "network.lstm": 8,
-    "network.time_units": 4,
-    "evaluation_goals": 4,
-    "evaluate_every": 500,
-}
+SMALL = {**programme.TINY, **TINY, "evaluate_every": 500}
 
 
 def test_the_interval_of_the_mean():

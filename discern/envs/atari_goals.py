@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image
 
 from discern.envs.ale import ACTIONS, AVATARS, DOWN, LEFT, NOOP, RIGHT, SIDE, UP, Emulator, shrink_on_host
+from discern.envs.base import far_apart
 from discern.types import UserError
 
 COUNT = 100
@@ -165,9 +166,4 @@ def _spread(found: list[Goal], emulator: Emulator, count: int) -> list[Goal]:
     assert emulator.avatar is not None
     span = np.array([d.high - d.low for d in emulator.avatar.dimensions])
     places = np.stack([place for _, place in found]) / span
-    chosen = [0]
-    distance = np.linalg.norm(places - places[0], axis=1)
-    while len(chosen) < count:
-        chosen.append(int(distance.argmax()))
-        distance = np.minimum(distance, np.linalg.norm(places - places[chosen[-1]], axis=1))
-    return [found[i] for i in chosen]
+    return [found[i] for i in far_apart(places, count)]

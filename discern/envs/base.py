@@ -169,3 +169,13 @@ class Hosted:
 
     def close(self) -> None:
         self._worlds = None
+
+
+def far_apart(points: np.ndarray, count: int) -> np.ndarray:
+    """Which of the points [M, D], each the farthest from those chosen before it: int [count]."""
+    chosen = [0]
+    distance = np.linalg.norm(points - points[0], axis=1)
+    while len(chosen) < count:
+        chosen.append(int(distance.argmax()))
+        distance = np.minimum(distance, np.linalg.norm(points - points[chosen[-1]], axis=1))
+    return np.array(chosen)

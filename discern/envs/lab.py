@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from discern.envs.base import EnvSpec, HostStep
+from discern.envs.base import EnvSpec, HostStep, far_apart
 from discern.envs.watermaze import ACTIONS, DIMENSIONS, FRAMES_PER_STEP, LOOK_PIXELS
 from discern.envs.watermaze_view import INRADIUS, SIZE
 from discern.types import UserError
@@ -152,13 +152,3 @@ class RemoteLevel:
     def close(self) -> None:
         with contextlib.suppress(BrokenPipeError):
             self._process.communicate()
-
-
-def far_apart(points: np.ndarray, count: int) -> np.ndarray:
-    """Which of the points [M, D], each the farthest from those chosen before it: int [count]."""
-    chosen = [0]
-    distance = np.linalg.norm(points - points[0], axis=1)
-    while len(chosen) < count:
-        chosen.append(int(distance.argmax()))
-        distance = np.minimum(distance, np.linalg.norm(points - points[chosen[-1]], axis=1))
-    return np.array(chosen)
