@@ -71,7 +71,11 @@ class RewardConfig:
     kind: Literal["discern", "log_likelihood", "autoencoder", "wgan", "pixels"] = "discern"
     """discern: max(0, similarity); log_likelihood: log q̂ of the same teacher; the others are the paper's baselines."""
     embedding: int = 32
+    hidden: int = 0
+    """ReLU units between h and the teacher's embedding; 0: none, as in the paper."""
     decoys: int = 4
+    shared_decoys: bool = False
+    """All goals of a batch have the same decoys, so that many of them cost little."""
     inverse_temperature: float = 0.0
     """β of the teacher's softmax; 0 stands for the paper's K + 1."""
     sharpness: float = 1.0
@@ -113,6 +117,8 @@ class ActorConfig:
     epsilon_base: float = 0.4
     epsilon_exponent: float = 7.0
     """Environment i of N explores with ε = base^(1 + exponent · i / (N − 1))."""
+    persistence: float = 0.0
+    """An exploring action is repeated n times with probability ∝ n^−persistence; 0: never, the paper's ε-greedy."""
     steps_per_turn: int = 0
     """Steps an environment makes between two turns of the learner; 0: the horizon inside jit, 1 on the host."""
     warm_up: int = 0
@@ -180,6 +186,7 @@ def _first_problem(config: Config) -> str | None:
         "learner.lambda_ must lie in [0, 1]": 0 <= learner.lambda_ <= 1,
         "learner.discount must lie in [0, 1]": 0 <= learner.discount <= 1,
         "learner.average_decay must lie in [0, 1)": 0 <= learner.average_decay < 1,
+        "actor.persistence must be 0 or more": actor.persistence >= 0,
         "atari.sticky must lie in [0, 1)": 0 <= config.atari.sticky < 1,
         "reward.sharpness must be above 0": config.reward.sharpness > 0,
         "relabel.p_hindsight must lie in [0, 1]": 0 <= relabel.p_hindsight <= 1,

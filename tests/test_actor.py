@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from discern.agent.learner import Learner
-from discern.agent.policy import epsilon_greedy
+from discern.agent.policy import Whims, epsilon_greedy, next_whims
 from discern.agent.relabel import relabel, rows
 from discern.config import ActorConfig, Config, preset, replace
 from discern.envs.base import Hosted
@@ -103,7 +103,7 @@ def test_relabelled_goals_come_from_where_they_say(way):
     _, memory, _, _ = collect(way, episode=0, steps=31)
     trajectories = sample(memory.replay, jax.random.key(3), 8)
     config = replace(CONFIG, {"relabel.goals": ("hindsight", "other"), "relabel.p_hindsight": 1.0})
-    batch = relabel(jax.random.key(4), trajectories, memory.goals, config.relabel, decoys=4)
+    batch = relabel(jax.random.key(4), trajectories, memory.goals, config.relabel, config.reward)
     goals = np.asarray(rows(batch)[batch.goal_row])[:, :, 0, 0].astype(int)
     frames = np.asarray(trajectories.observations)[:, :, 0, 0].astype(int)
     for index in range(8):
@@ -122,3 +122,28 @@ def test_epsilon_greedy_explores_as_often_as_told():
     assert (actions == 1).mean() == pytest.approx(0.6 + 0.4 / 4, abs=0.03)
     assert (epsilon_greedy(jax.random.key(0), q_values, jnp.zeros(4000)) == 1).all()
     assert set(np.unique(epsilon_greedy(jax.random.key(0), q_values, jnp.ones(4000))).tolist()) == {0, 1, 2, 3}
+
+
+def test_a_whim_lasts_as_long_as_it_was_drawn_for():
+    n = 20_000
+    whims = Whims(jnp.full(n, 7, jnp.int32), jnp.zeros(n, jnp.int32))
+    drawn = next_whims(jax.random.key(0), whims, jnp.full(n, 0.5), actions=4, persistence=2.0)
+    left = np.asarray(drawn.left)
+    assert (left > 0).mean() == pytest.approx(0.5, abs=0.02)
+    assert ((left == 1).sum() / (left == 2).sum()) == pytest.approx(4.0, rel=0.15)
+    assert left.max() > 20
+    again = next_whims(jax.random.key(1), drawn, jnp.ones(n), actions=4, persistence=2.0)
+    under_way = left > 0
+    np.testing.assert_array_equal(np.asarray(again.left)[under_way], left[under_way])
+    np.testing.assert_array_equal(np.asarray(again.action)[under_way], np.asarray(drawn.action)[under_way])
+
+
+@pytest.mark.parametrize("way", ["device", "host"])
+def test_persistent_exploration_repeats_its_actions(way):
+    settings = {"actor.epsilon_base": 1.0, "actor.epsilon_exponent": 0.0}
+    repeats = []
+    for persistence in (0.0, 1.0):
+        config = replace(CONFIG, settings | {"actor.persistence": persistence})
+        stored, _, _, _ = collect(way, 0, 61, config)
+        repeats.append((stored.actions[:, 1:] == stored.actions[:, :-1]).mean())
+    assert repeats[1] > repeats[0] + 0.2

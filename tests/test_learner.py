@@ -25,7 +25,7 @@ def setting(tiny):
             noise(keys[0], 4, 6), jax.random.randint(keys[1], (4, 5), 0, 5), noise(keys[2], 4), jnp.arange(4)
         )
         goals = GoalBuffer(noise(keys[3], 16))
-        batch = relabel(jax.random.key(1), trajectories, goals, config.relabel, config.reward.decoys)
+        batch = relabel(jax.random.key(1), trajectories, goals, config.relabel, config.reward)
         return learner, jax.jit(learner.init)(jax.random.key(2), goals.images), batch
 
     return make

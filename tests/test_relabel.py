@@ -5,7 +5,7 @@ import pytest
 
 from discern.agent.goals import GoalBuffer
 from discern.agent.relabel import relabel, rows
-from discern.config import RelabelConfig
+from discern.config import RelabelConfig, RewardConfig
 from discern.types import Batch, Trajectories
 
 BATCH, LENGTH, CAPACITY = 6, 5, 16
@@ -37,7 +37,7 @@ draw = jax.jit(relabel, static_argnums=(3, 4))
 
 
 def make(seed: int = 0, **settings) -> Batch:
-    return draw(jax.random.key(seed), trajectories(), buffer(), RelabelConfig(**settings), 4)
+    return draw(jax.random.key(seed), trajectories(), buffer(), RelabelConfig(**settings), RewardConfig())
 
 
 def test_the_four_kinds_of_goals_are_what_they_say():
@@ -95,3 +95,10 @@ def test_decoys_leave_out_the_goals_slot():
 
 def test_hindsight_is_drawn_afresh_at_each_replay():
     assert (make(0).teacher_is_hindsight != make(1).teacher_is_hindsight).any()
+
+
+def test_shared_decoys_are_drawn_once_for_all_goals():
+    reward = RewardConfig(decoys=8, shared_decoys=True)
+    batch = draw(jax.random.key(0), trajectories(), buffer(), RelabelConfig(), reward)
+    assert batch.decoys.shape == (1, 8, 1, 1, 3)
+    assert len({tuple(pixel) for pixel in np.asarray(batch.decoys)[0, :, 0, 0].tolist()}) == 8

@@ -160,3 +160,25 @@ def test_the_critic_learns_to_tell_what_was_achieved_from_the_goal():
     assert (done > missed + 0.5).all()
     many = reward.reward(params, Frames(None, black[:, None]), Frames(None, jnp.stack([white, black], 1)), NO_DECOYS)
     assert many.shape == (4, 2)
+
+
+def test_a_hidden_layer_comes_before_the_embedding():
+    params = IDENTITY | {"hidden_kernel": -jnp.eye(2), "hidden_bias": jnp.array([0.0, 1.0])}
+    expected = np.tanh([0.0, 3.0])  # relu(−0.3), relu(1 + 2)
+    np.testing.assert_allclose(embed(params, jnp.array([0.3, -2.0])), expected / np.linalg.norm(expected), atol=1e-6)
+    drawn = make_reward(RewardConfig(hidden=7)).init(jax.random.key(0), 5, (1, 1, 3))
+    assert drawn["hidden_kernel"].shape == (5, 7)
+    assert drawn["kernel"].shape == (7, 32)
+
+
+def test_decoys_that_all_goals_share_count_like_their_own():
+    teacher = DiscernReward(2, inverse_temperature=2.0)
+    achieved, goal = frames((100.0, 0.0), (0.0, 100.0)), frames((100.0, 0.0), (100.0, 0.0))
+    features = jnp.array([[[0.0, 100.0], [-100.0, 0.0]]])
+    shared = Frames(features, jnp.zeros((1, 2, 1, 1, 3), jnp.uint8))
+    own = Frames(jnp.tile(features, (2, 1, 1)), jnp.zeros((2, 2, 1, 1, 3), jnp.uint8))
+    for decoys in (shared, own):
+        loss, metrics = teacher.loss(IDENTITY, achieved, goal, decoys, jnp.array([False, False]))
+        first, second = 1 + np.exp(-2) + np.exp(-4), 1 + np.exp(2) + 1
+        assert loss == pytest.approx((np.log(first) + np.log(second)) / 2, rel=1e-4)
+        assert metrics["teacher_accuracy"] == pytest.approx(0.5)

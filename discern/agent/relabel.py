@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 
 from discern.agent.goals import GoalBuffer, draw_decoys
-from discern.config import RelabelConfig
+from discern.config import RelabelConfig, RewardConfig
 from discern.types import Batch, PRNGKey, Trajectories
 
 
-def relabel(key: PRNGKey, trajectories: Trajectories, buffer: GoalBuffer, config: RelabelConfig, decoys: int) -> Batch:
+def relabel(
+    key: PRNGKey, trajectories: Trajectories, buffer: GoalBuffer, config: RelabelConfig, reward: RewardConfig
+) -> Batch:
     """Draws the goals of the policy's and of the teacher's update, afresh at each replay.
 
     The teacher always learns from the paper's draw: the intended goal, or with probability p_hindsight one of
@@ -38,7 +40,8 @@ def relabel(key: PRNGKey, trajectories: Trajectories, buffer: GoalBuffer, config
     certain = {"draw": drawn_is_hindsight, "hindsight": jnp.ones(batch, bool)}
     never = jnp.zeros(batch, bool)
     random_slots = jax.random.randint(random_key, (batch, randoms), 0, capacity)
-    decoy_slots = draw_decoys(decoy_key, capacity, trajectories.goal_slot, decoys)
+    told_apart = trajectories.goal_slot[:1] if reward.shared_decoys else trajectories.goal_slot
+    decoy_slots = draw_decoys(decoy_key, capacity, told_apart, reward.decoys)
     return Batch(
         trajectories=trajectories,
         extra_goals=jnp.concatenate([trajectories.goal[:, None], buffer.images[random_slots]], axis=1),

@@ -11,7 +11,7 @@ import numpy as np
 
 from discern.agent.goals import GoalBuffer, propose
 from discern.agent.networks import Imitator
-from discern.agent.policy import Pursuit, act, begin_pursuit
+from discern.agent.policy import Pursuit, Whims, act, begin_pursuit, next_whims
 from discern.config import ActorConfig, Config
 from discern.envs import DeviceEnv, Env, HostEnv, HostStep, is_host, make_env
 from discern.envs.base import Hosted, Worlds, reset_worlds, step_worlds, where_rows
@@ -25,6 +25,7 @@ class ActorState(NamedTuple):
     pursuit: Pursuit  # its clock is the index of the coming observation in its trajectory
     slot: jax.Array  # int32 [N], the replay slot being filled
     goal_slot: jax.Array  # int32 [N]
+    whims: Whims
     whole: jax.Array  # int32 [], trajectories finished so far
     dropped: jax.Array  # int32 [], partial trajectories lost to the end of an episode
 
@@ -43,6 +44,7 @@ def initial_actor(imitator: Imitator, slot: jax.Array) -> ActorState:
         pursuit=begin_pursuit(jnp.zeros((n, imitator.config.features)), imitator.config.lstm),
         slot=slot,
         goal_slot=jnp.zeros(n, jnp.int32),
+        whims=Whims(jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.int32)),
         whole=jnp.zeros((), jnp.int32),
         dropped=jnp.zeros((), jnp.int32),
     )
@@ -60,6 +62,7 @@ class Decider:
     def __init__(self, config: Config, imitator: Imitator):
         self.imitator = imitator
         self.horizon = config.actor.horizon
+        self.persistence = config.actor.persistence
         self.goal_buffer = config.goal_buffer
 
     def decide(
@@ -92,13 +95,18 @@ class Decider:
         pursuit = self._new_pursuits(params, actor.pursuit, starts, goal)
 
         clock = pursuit.clock
-        pursuit, actions, _ = act(self.imitator, params, pursuit, images, epsilon, explore_key)
+        whims = actor.whims
+        if self.persistence:
+            whims = next_whims(explore_key, whims, epsilon, self.imitator.core.actions, self.persistence)
+            epsilon = jnp.zeros_like(epsilon)
+        pursuit, actions, _ = act(self.imitator, params, pursuit, images, epsilon, explore_key, whims)
         replay = write_action(replay, slot, clock, actions)
         goals = propose(memory.goals, images, propose_key, self.goal_buffer)
         actor = ActorState(
             pursuit=pursuit,
             slot=slot,
             goal_slot=goal_slot,
+            whims=whims._replace(left=jnp.maximum(0, whims.left - 1)),
             whole=actor.whole + whole.sum(dtype=jnp.int32),
             dropped=actor.dropped + dropped.sum(dtype=jnp.int32),
         )

@@ -109,7 +109,7 @@ class Loop:
         def one(key: PRNGKey) -> Batch:
             sample_key, relabel_key = jax.random.split(key)
             trajectories = sample(memory.replay, sample_key, self.config.learner.batch)
-            return relabel(relabel_key, trajectories, memory.goals, self.config.relabel, self.config.reward.decoys)
+            return relabel(relabel_key, trajectories, memory.goals, self.config.relabel, self.config.reward)
 
         key, own_key = jax.random.split(key)
         if self.updates_per_call == 1:

@@ -30,12 +30,12 @@ class Reward(Protocol):
         """Sets what depends on the world's pixels, once, from the first goal buffer [C, H, W, 3]."""
 
     def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
-        """Over the common leading axes of achieved and goal frames [...]; decoys are [..., K]."""
+        """Over the common leading axes of achieved and goal frames [...]; decoys are [..., K] or shared, [1, K]."""
 
     def loss(
         self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Frames [B], [B], [B, K] and bool [B] → a scalar loss and metrics."""
+        """Frames [B], [B], [B, K] (or [1, K]) and bool [B] → a scalar loss and metrics."""
 
 
 def make_reward(config: RewardConfig) -> Reward:
@@ -47,4 +47,5 @@ def make_reward(config: RewardConfig) -> Reward:
     if config.kind == "wgan":
         return WganReward()
     teacher = LogLikelihoodReward if config.kind == "log_likelihood" else DiscernReward
-    return teacher(config.embedding, config.inverse_temperature or config.decoys + 1.0, config.sharpness)
+    temperature = config.inverse_temperature or config.decoys + 1.0
+    return teacher(config.embedding, temperature, config.sharpness, config.hidden)

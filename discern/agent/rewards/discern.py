@@ -11,7 +11,9 @@ from discern.types import Frames, Params, PRNGKey
 
 
 def embed(params: Params, features: jax.Array) -> jax.Array:
-    """ξ: one layer of tanh units, L2-normalised: [..., F] → [..., E]."""
+    """ξ: one layer of tanh units, L2-normalised, behind a hidden layer where there is one: [..., F] → [..., E]."""
+    if "hidden_kernel" in params:
+        features = jax.nn.relu(features @ params["hidden_kernel"] + params["hidden_bias"])
     units = jnp.tanh(features @ params["kernel"] + params["bias"])
     return units * jax.lax.rsqrt(jnp.sum(jnp.square(units), axis=-1, keepdims=True) + 1e-12)
 
@@ -35,13 +37,18 @@ class DiscernReward:
     embedding: int
     inverse_temperature: float
     sharpness: float = 1.0
+    hidden: int = 0
     optimiser: None = None
     hindsight: float = 1.0
 
     def init(self, key: PRNGKey, features: int, image_shape: tuple[int, int, int]) -> Params:
         del image_shape
-        kernel = fan_in_normal(key, (features, self.embedding), jnp.float32)
-        return {"kernel": kernel, "bias": jnp.zeros(self.embedding)}
+        kernel = fan_in_normal(key, (self.hidden or features, self.embedding), jnp.float32)
+        params = {"kernel": kernel, "bias": jnp.zeros(self.embedding)}
+        if self.hidden:
+            hidden_kernel = fan_in_normal(jax.random.fold_in(key, 1), (features, self.hidden), jnp.float32)
+            params |= {"hidden_kernel": hidden_kernel, "hidden_bias": jnp.zeros(self.hidden)}
+        return params
 
     def calibrate(self, params: Params, goal_images: jax.Array) -> Params:
         del goal_images
