@@ -97,8 +97,10 @@ def main(arguments: Arguments) -> None:
         report = {
             "what": "84×84 pictures of the Control Suite by ray casting (on a CPU: a second of one core); "
             "differences to dm_control's OpenGL, of 255, over random states",
-            "command": f"uv run python -m benchmarks.control_pixels --batch {arguments.batch}",
+            "command": f"uv run python -m benchmarks.control_pixels --batch {arguments.batch}"
+            + " --rates-only" * arguments.rates_only,
             "commit": commit,
+            "seeds": [0],
             "batch": arguments.batch,
             "states": 0 if arguments.rates_only else arguments.states,
             "machine": machine(),

@@ -142,6 +142,14 @@ class AtariConfig:
 
 
 @dataclass(frozen=True)
+class ControlConfig:
+    """The Control Suite's worlds."""
+
+    episode: int = 1000
+    """Agent steps between two first states while training; a multiple of the horizon wastes none."""
+
+
+@dataclass(frozen=True)
 class Config:
     """A whole run. A budget of 0 is no limit; `steps` counts agent steps over all environments."""
 
@@ -167,6 +175,7 @@ class Config:
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     actor: ActorConfig = field(default_factory=ActorConfig)
     atari: AtariConfig = field(default_factory=AtariConfig)
+    control: ControlConfig = field(default_factory=ControlConfig)
 
     def __post_init__(self):
         problem = _first_problem(self)
@@ -188,6 +197,8 @@ def _first_problem(config: Config) -> str | None:
         "learner.average_decay must lie in [0, 1)": 0 <= learner.average_decay < 1,
         "actor.persistence must be 0 or more": actor.persistence >= 0,
         "atari.sticky must lie in [0, 1)": 0 <= config.atari.sticky < 1,
+        "control.episode must be at least the horizon": not config.env.startswith("control/")
+        or config.control.episode >= actor.horizon,
         "reward.sharpness must be above 0": config.reward.sharpness > 0,
         "relabel.p_hindsight must lie in [0, 1]": 0 <= relabel.p_hindsight <= 1,
         "relabel.goals must name at least one kind of goal": len(relabel.goals) >= 1,
@@ -266,6 +277,7 @@ FAST_IN: dict[str, dict[str, Any]] = {
         "goal_buffer.closeness": "nearest",
         "learner.replay_ratio": 8.0,
     },
+    "control": {"control.episode": 300, "actor.warm_up": 25},
 }
 
 

@@ -60,6 +60,11 @@ def test_nonsense_is_refused_in_one_sentence(changes, sentence):
         replace(preset("arena"), changes)
 
 
+def test_an_episode_has_room_for_a_trajectory():
+    with pytest.raises(ValueError, match=r"control\.episode must be at least the horizon"):
+        replace(preset("control/reacher-hard"), {"control.episode": 50})
+
+
 def test_configs_cannot_be_changed_in_place():
     with pytest.raises(dataclasses.FrozenInstanceError):
         preset("arena").seed = 3

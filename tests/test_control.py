@@ -61,7 +61,8 @@ def test_physics_equals_dm_control(name):
     drawn = env._stage.scene.drawn
     geoms = drawn.number[drawn.moves & ~drawn.is_site]
     for _ in range(20):
-        np.testing.assert_allclose(env.measure(step.raw)[0], reference.physics.data.qpos, atol=1e-5)
+        theirs = [reference.physics.named.data.qpos[d.name].item() for d in env.spec.dimensions]
+        np.testing.assert_allclose(env.measure(step.raw)[0], theirs, atol=1e-5)
         shown = reference.physics.data.geom_xpos[geoms]
         np.testing.assert_allclose(step.raw.position[0, : len(geoms)], shown, atol=1e-5)
         action = chance.integers(env.spec.actions)
@@ -82,14 +83,35 @@ def test_actions_span_the_actuators():
 
 
 def test_an_episode_ends_and_another_begins():
-    env = Control("pendulum-swingup", 2)
-    seen = play(env, 1, EPISODE + 1)
+    """The second environment's first episode is half as long again, so that the two never end together."""
+    env = Control("pendulum-swingup", 2, episode=40)
+    seen = play(env, 1, 130)
     first, last = (np.stack([getattr(step, flag) for step in seen]) for flag in ("is_first", "is_last"))
-    assert np.flatnonzero(first.all(1)).tolist() == np.flatnonzero(first.any(1)).tolist() == [0, EPISODE + 1]
-    assert np.flatnonzero(last.all(1)).tolist() == np.flatnonzero(last.any(1)).tolist() == [EPISODE]
-    again = env.measure(seen[-1].raw)
-    assert not np.allclose(again, env.measure(seen[0].raw))
-    assert not np.allclose(again[0], again[1])
+    assert np.argwhere(first.T).tolist() == [[0, 0], [0, 41], [0, 82], [0, 123], [1, 0], [1, 61], [1, 102]]
+    assert np.argwhere(last.T).tolist() == [[0, 40], [0, 81], [0, 122], [1, 60], [1, 101]]
+    hinge = np.stack([env.measure(step.raw)[:, 0] for step in seen])
+    jumps = np.abs(np.diff(hinge, axis=0)) > 0.5  # a step turns it less
+    assert {tuple(jump) for jump in np.argwhere(jumps)} <= {(40, 0), (81, 0), (122, 0), (60, 1), (101, 1)}
+    assert jumps.any()
+    env.close()
+
+
+def test_training_starts_over_more_often_than_scoring():
+    config = preset("control/reacher-hard")
+    env = make_env("control/reacher-hard", 2, config)
+    assert config.control.episode % config.actor.horizon == 0
+    assert not any(step.is_last.any() for step in play(env, 0, config.control.episode - 1))
+    assert play(env, 0, config.control.episode)[-1].is_last.tolist() == [True, False]
+    env.close()
+    scored = make_scored_env("control/reacher-hard", 2, config)
+    assert not any(step.is_last.any() for step in play(scored, 0, EPISODE - 1))
+    scored.close()
+
+
+def test_the_balls_spin_is_not_scored():
+    env = Control("manipulator-bring_ball", 1)
+    assert "ball_x" in (names := [d.name for d in env.spec.dimensions]) and "ball_y" not in names
+    assert env.measure(env.reset(0).raw).shape == (1, 10)
     env.close()
 
 
@@ -132,12 +154,17 @@ def test_goals_are_held_out_and_fixed():
     env.close()
 
 
-def test_goals_of_the_cartpole_have_the_pole_up():
+def test_goals_of_the_cartpole_differ():
+    """Training starts with the pole down; goals have it up, down and between, the cart left and right."""
     env = Control("cartpole-swingup", 2)
     down = env.measure(env.reset(0).raw)[:, 1]
-    _, goals = env.goals("paper", 20)
+    _, goals = env.goals("paper", 100)
     assert (np.cos(down) < -0.9).all()
-    assert np.median(np.cos(goals[:, 1])) > 0.5
+    height = np.cos(goals[:, 1])
+    assert (height > 0.8).mean() > 0.1 and (height < -0.8).mean() > 0.1
+    assert np.abs(goals[:, 0]).max() > 1
+    alike = reached(goals[:, None], goals[None], env.spec.dimensions).all(-1)
+    assert alike.mean() < 0.2
     env.close()
 
 

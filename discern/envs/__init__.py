@@ -30,10 +30,9 @@ def _atari(game: str, n: int, config: Config, scored: bool) -> HostEnv:
 
 
 def _control(domain: str, n: int, config: Config, scored: bool) -> HostEnv:
-    from discern.envs.control import Control
+    from discern.envs.control import EPISODE, Control
 
-    del config, scored  # the same world serves both
-    return Control(domain, n)
+    return Control(domain, n, EPISODE if scored else config.control.episode)
 
 
 def _lab(level: str, n: int, config: Config, scored: bool) -> HostEnv:

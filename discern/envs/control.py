@@ -21,9 +21,8 @@ from discern.pixels import Poses, Stage, draw, set_stage
 from discern.types import UserError
 
 SIDE = 84
-EPISODE = 1000  # agent steps
+EPISODE = 1000  # agent steps, as the suite has it
 GOALS = 100
-GOAL_STEPS = 25  # random steps from a first state to a goal
 FIELDS = ("qpos", "ctrl", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat")
 SEED = 20_190_506  # apart from every seed a run is likely to use: these goals are held out
 
@@ -33,7 +32,7 @@ class Look(NamedTuple):
 
     position: np.ndarray  # float32 [N, M, 3], of what moves, and of a string's ends
     rotation: np.ndarray  # float32 [N, M, 3, 3]
-    qpos: np.ndarray  # float32 [N, D]
+    qpos: np.ndarray  # float32 [N, D], of the scored joints
 
 
 class Control:
@@ -41,7 +40,7 @@ class Control:
 
     goal_sets = ("paper",)
 
-    def __init__(self, name: str, n: int):
+    def __init__(self, name: str, n: int, episode: int = EPISODE):
         if name not in DOMAINS:
             known = ", ".join(f"control/{domain}" for domain in DOMAINS)
             raise UserError(f"there is no world 'control/{name}'; there are: {known}")
@@ -50,7 +49,9 @@ class Control:
         self._starts = Starts(name)
         model = self._starts.model
         self._controls = action_table(model, self._domain)
-        self.spec = EnvSpec(f"control/{name}", (SIDE, SIDE, 3), len(self._controls), dimensions(model, self._domain))
+        scored = dimensions(model, self._domain)
+        self.spec = EnvSpec(f"control/{name}", (SIDE, SIDE, 3), len(self._controls), scored)
+        self._scored = [int(model.joint(dimension.name).qposadr[0]) for dimension in scored]
         self.size = n
         self._stage = stage_of(name)
         self._batch = Batch(model, nsim=n, nthread=min(n, len(os.sched_getaffinity(0))))
@@ -58,19 +59,23 @@ class Control:
         self._placed = np.zeros((n, len(self._domain.placed), 3))
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="control")
         self._stepping: Future[HostStep] | None = None
-        self._age = 0
+        self._episode = episode
+        self._age = np.zeros(n, int)
 
     def reset(self, seed: int) -> HostStep:
+        """First episodes differ in length, from one usual length to two, so that later ones do not end together."""
         if self._stepping is not None:
             self.recv()
         self._starts.reseed(seed)
-        return self._begin()
+        self._begin(np.arange(self.size))
+        self._age = -(np.arange(self.size) * self._episode // self.size)
+        return self._look(is_first=np.ones(self.size, bool))
 
     def send(self, actions: np.ndarray) -> None:
         self._stepping = self._worker.submit(self._step, np.array(actions))
 
     def recv(self) -> HostStep:
-        """After EPISODE steps the action is ignored and all environments start over."""
+        """An environment whose episode has ended ignores its action and starts over."""
         if self._stepping is None:
             raise RuntimeError("recv() before send()")
         step, self._stepping = self._stepping.result(), None
@@ -88,7 +93,7 @@ class Control:
             raise UserError(f"the goal set '{name}' of {self.spec.name} has {GOALS} goals, not {count}")
         play, chance = Control(self._domain.goals_from or self._name, GOALS), np.random.default_rng(SEED)
         step = play.reset(SEED)
-        for _ in range(GOAL_STEPS):
+        for _ in range(self._domain.goal_steps):
             play.send(chance.integers(self.spec.actions, size=GOALS))
             step = play.recv()
         play.close()
@@ -101,22 +106,21 @@ class Control:
     def close(self) -> None:
         self._worker.shutdown()
 
-    def _begin(self) -> HostStep:
-        self._age = 0
-        self._batch.state[:], self._placed = self._starts.take(self.size)
-        self._batch.forward(stage=mujoco.mjtStage.mjSTAGE_POS.value)
-        return self._look(is_first=True)
+    def _begin(self, which: np.ndarray) -> None:
+        self._age[which] = 0
+        self._batch.state[which], self._placed[which] = self._starts.draw(len(which))
+        self._batch.forward(which, stage=mujoco.mjtStage.mjSTAGE_POS.value)
 
     def _step(self, actions: np.ndarray) -> HostStep:
-        if self._age == EPISODE:
-            return self._begin()
+        over = self._age == self._episode
         self._fields["ctrl"][:] = self._controls[actions]
         self._batch.step(nstep=self._starts.substeps * self._domain.repeat, stage=mujoco.mjtStage.mjSTAGE_POS.value)
         self._age += 1
-        self._starts.prepare(-(-self.size * self._age // EPISODE))
-        return self._look(is_first=False)
+        if over.any():
+            self._begin(np.flatnonzero(over))
+        return self._look(is_first=over)
 
-    def _look(self, is_first: bool) -> HostStep:
+    def _look(self, is_first: np.ndarray) -> HostStep:
         scene, drawn, fields = self._stage.scene, self._stage.scene.drawn, self._fields
         geoms, sites = (drawn.number[drawn.moves & (drawn.is_site == site)] for site in (False, True))
         ends = [] if scene.string is None else list(scene.string.ends)
@@ -126,9 +130,9 @@ class Control:
         look = Look(
             position=np.concatenate([at_geoms, fields["site_xpos"][:, [*sites, *ends]]], 1).astype(np.float32),
             rotation=np.concatenate(turned, 1).reshape((self.size, -1, 3, 3)).astype(np.float32),
-            qpos=fields["qpos"].astype(np.float32),
+            qpos=fields["qpos"][:, self._scored].astype(np.float32),
         )
-        return HostStep(look, np.full(self.size, is_first), np.full(self.size, self._age == EPISODE))
+        return HostStep(look, is_first, self._age == self._episode)
 
 
 @cache

@@ -1,7 +1,6 @@
 """What the seven Control Suite domains are: actions, scored dimensions, and the first states of their episodes."""
 
 import os
-from collections import deque
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -25,21 +24,26 @@ class Domain:
     one_actuator: bool = False  # an action moves one actuator at most
     placed: tuple[str, ...] = ()  # geoms of the world that the task puts somewhere else in every episode
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)  # of joints without limits, in random play
+    unseen: tuple[str, ...] = ()  # joints whose position no picture shows; they are not scored
     goals_from: str | None = None  # another task of the domain, from whose first states goals are made
+    goal_steps: int = 25  # random steps from a first state to a goal
 
 
 DOMAINS = {
     "point_mass-easy": Domain(repeat=5),
     "reacher-hard": Domain(placed=("target",)),
     "manipulator-bring_ball": Domain(
-        one_actuator=True, placed=("target_ball",), ranges={"ball_x": (-1.0, 0.8), "ball_z": (0.0, 0.7)}
+        one_actuator=True,
+        placed=("target_ball",),
+        ranges={"ball_x": (-1.0, 0.8), "ball_z": (0.0, 0.7)},
+        unseen=("ball_y",),  # the ball's spin, of one colour all round
     ),
     "pendulum-swingup": Domain(),
     "finger-spin": Domain(),
     "ball_in_cup-catch": Domain(
         ranges={"cup_x": (-0.16, 0.16), "cup_z": (-0.24, 0.1), "ball_x": (-0.38, 0.43), "ball_z": (-0.19, 0.48)}
     ),
-    "cartpole-swingup": Domain(goals_from="cartpole-balance"),
+    "cartpole-swingup": Domain(goals_from="cartpole-balance", goal_steps=100),  # after 25 all poles still stand
     "cartpole-balance": Domain(),
 }
 
@@ -54,10 +58,12 @@ def action_table(model: mujoco.MjModel, domain: Domain) -> np.ndarray:
 
 
 def dimensions(model: mujoco.MjModel, domain: Domain) -> tuple[Dimension, ...]:
-    """One for each joint; a hinge without limits goes round."""
+    """One for each joint that can be seen; a hinge without limits goes round."""
     found = []
     for i in range(model.njnt):
         name = model.joint(i).name
+        if name in domain.unseen:
+            continue
         if name in domain.ranges:
             found.append(Dimension(name, *domain.ranges[name]))
         elif model.jnt_limited[i]:
@@ -69,7 +75,7 @@ def dimensions(model: mujoco.MjModel, domain: Domain) -> tuple[Dimension, ...]:
 
 
 class Starts:
-    """First states of episodes as the task itself draws them, made before they are needed."""
+    """First states of episodes as the task itself draws them."""
 
     def __init__(self, name: str):
         domain, task = name.split("-")
@@ -79,22 +85,16 @@ class Starts:
         self.data: mujoco.MjData = self._env.physics.data.ptr
         self.substeps = round(self._env.control_timestep() / self._env.physics.timestep())
         self.placed = np.array([self.model.geom(geom).id for geom in DOMAINS[name].placed], int)
-        self._ready: deque[tuple[np.ndarray, np.ndarray]] = deque()
 
     def reseed(self, seed: int) -> None:
         self._env.task.random.seed(seed)
-        self._ready.clear()
 
-    def prepare(self, count: int) -> None:
-        """Makes sure that `count` first states are ready."""
-        while len(self._ready) < count:
-            self._env.reset()
-            state = np.empty(mujoco.mj_stateSize(self.model, STATE))
-            mujoco.mj_getState(self.model, self.data, state, STATE)
-            self._ready.append((state, self.data.geom_xpos[self.placed].copy()))
-
-    def take(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """States [count, S] and where the task placed its geoms [count, K, 3]."""
-        self.prepare(count)
-        states, placed = zip(*(self._ready.popleft() for _ in range(count)), strict=True)
-        return np.stack(states), np.stack(placed)
+        states = np.empty((count, mujoco.mj_stateSize(self.model, STATE)))
+        placed = np.empty((count, len(self.placed), 3))
+        for i in range(count):
+            self._env.reset()
+            mujoco.mj_getState(self.model, self.data, states[i], STATE)
+            placed[i] = self.data.geom_xpos[self.placed]
+        return states, placed
