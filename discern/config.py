@@ -74,8 +74,9 @@ class RewardConfig:
     hidden: int = 0
     """ReLU units between h and the teacher's embedding; 0: none, as in the paper."""
     decoys: int = 4
-    shared_decoys: bool = False
-    """All goals of a batch have the same decoys, so that many of them cost little."""
+    decoy_pool: int = 0
+    """This many decoys for all goals of a batch together, which count for as many as the teacher can tell half of
+    its goals from, and at least for `decoys`; 0: each goal has its own `decoys`."""
     inverse_temperature: float = 0.0
     """β of the teacher's softmax; 0 stands for the paper's K + 1."""
     sharpness: float = 1.0
@@ -204,7 +205,12 @@ def _first_problem(config: Config) -> str | None:
         "relabel.goals must name at least one kind of goal": len(relabel.goals) >= 1,
         f"relabel.goals takes {', '.join(get_args(GoalKind))}": set(relabel.goals) <= set(get_args(GoalKind)),
         "relabel.hindsight_window must lie between 1 and the horizon": (1 <= relabel.hindsight_window <= actor.horizon),
-        "goal_buffer.capacity must exceed reward.decoys": config.goal_buffer.capacity > config.reward.decoys,
+        "goal_buffer.capacity must exceed reward.decoys and reward.decoy_pool": (
+            config.goal_buffer.capacity > max(config.reward.decoys, config.reward.decoy_pool)
+        ),
+        "reward.decoy_pool must be 0 or at least reward.decoys": (
+            config.reward.decoy_pool == 0 or config.reward.decoy_pool >= config.reward.decoys
+        ),
         "replay_capacity must be at least actor.environments": config.replay_capacity >= actor.environments,
         "replay_capacity must be at least learner.batch": config.replay_capacity >= learner.batch,
         "network.channels, kernels and strides must be equally long": (

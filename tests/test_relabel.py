@@ -97,8 +97,8 @@ def test_hindsight_is_drawn_afresh_at_each_replay():
     assert (make(0).teacher_is_hindsight != make(1).teacher_is_hindsight).any()
 
 
-def test_shared_decoys_are_drawn_once_for_all_goals():
-    reward = RewardConfig(decoys=8, shared_decoys=True)
+def test_a_pool_of_decoys_is_drawn_once_for_all_goals():
+    reward = RewardConfig(decoy_pool=8)
     batch = draw(jax.random.key(0), trajectories(), buffer(), RelabelConfig(), reward)
     assert batch.decoys.shape == (1, 8, 1, 1, 3)
     assert len({tuple(pixel) for pixel in np.asarray(batch.decoys)[0, :, 0, 0].tolist()}) == 8

@@ -5,7 +5,7 @@ import pytest
 
 from discern.agent.rewards import make_reward
 from discern.agent.rewards.autoencoder import AutoencoderReward, reconstruction_error
-from discern.agent.rewards.discern import DiscernReward, embed, goal_log_likelihood, similarity
+from discern.agent.rewards.discern import DiscernReward, embed, goal_log_likelihood, similarity, tellable
 from discern.agent.rewards.pixels import PixelReward, squared_distance
 from discern.agent.rewards.wgan import WganReward, pair, wasserstein
 from discern.config import RewardConfig
@@ -171,7 +171,7 @@ def test_a_hidden_layer_comes_before_the_embedding():
     assert drawn["kernel"].shape == (7, 32)
 
 
-def test_decoys_that_all_goals_share_count_like_their_own():
+def test_a_pool_of_decoys_counts_like_own_ones():
     teacher = DiscernReward(2, inverse_temperature=2.0)
     achieved, goal = frames((100.0, 0.0), (0.0, 100.0)), frames((100.0, 0.0), (100.0, 0.0))
     features = jnp.array([[[0.0, 100.0], [-100.0, 0.0]]])
@@ -182,3 +182,27 @@ def test_decoys_that_all_goals_share_count_like_their_own():
         first, second = 1 + np.exp(-2) + np.exp(-4), 1 + np.exp(2) + 1
         assert loss == pytest.approx((np.log(first) + np.log(second)) / 2, rel=1e-4)
         assert metrics["teacher_accuracy"] == pytest.approx(0.5)
+
+
+def test_a_decoy_may_count_for_several():
+    twice = goal_log_likelihood(jnp.float32(0.5), jnp.array([0.0, 0.0]), 3.0)
+    assert goal_log_likelihood(jnp.float32(0.5), jnp.array([0.0]), 3.0, 2.0) == pytest.approx(float(twice), rel=1e-5)
+
+
+def test_as_many_decoys_count_as_half_of_the_goals_are_found_among():
+    everyone, none_of_it = jnp.ones(3), jnp.zeros(3)
+    assert tellable(jnp.array([1.0, 1.0, 0.9]), everyone, 4, 128) == 128  # two of three are always found
+    assert tellable(jnp.full(3, 0.95), everyone, 4, 128) == 8  # 0.95^8 = 0.66, 0.95^16 = 0.44
+    assert tellable(jnp.full(3, 0.5), everyone, 4, 128) == 4  # never fewer
+    assert tellable(jnp.array([1.0, 0.5, 0.5]), jnp.array([1.0, 0.0, 0.0]), 4, 64) == 64
+    assert 4 <= tellable(jnp.full(3, 0.5), none_of_it, 4, 64) <= 64
+
+
+def test_the_pool_is_weighed_by_what_the_teacher_is_ready_for():
+    teacher = make_reward(RewardConfig(embedding=2, decoys=1, decoy_pool=4, inverse_temperature=2.0))
+    achieved = goal = frames((100.0, 0.0), (100.0, 0.0))
+    pool = Frames(jnp.array([[[0.0, 100.0]] * 3 + [[100.0, 0.0]]]), jnp.zeros((1, 4, 1, 1, 3), jnp.uint8))
+    loss, metrics = teacher.loss(IDENTITY, achieved, goal, pool, jnp.array([False, False]))
+    assert metrics["decoys"] == 2  # 0.75² = 0.56, 0.75⁴ = 0.32
+    assert metrics["teacher_accuracy"] == pytest.approx(0.75)
+    assert loss == pytest.approx(np.log(1 + (3 * np.exp(-2) + 1) * 2 / 4), rel=1e-4)

@@ -40,8 +40,8 @@ def relabel(
     certain = {"draw": drawn_is_hindsight, "hindsight": jnp.ones(batch, bool)}
     never = jnp.zeros(batch, bool)
     random_slots = jax.random.randint(random_key, (batch, randoms), 0, capacity)
-    told_apart = trajectories.goal_slot[:1] if reward.shared_decoys else trajectories.goal_slot
-    decoy_slots = draw_decoys(decoy_key, capacity, told_apart, reward.decoys)
+    own_slots = trajectories.goal_slot[:1] if reward.decoy_pool else trajectories.goal_slot
+    decoy_slots = draw_decoys(decoy_key, capacity, own_slots, reward.decoy_pool or reward.decoys)
     return Batch(
         trajectories=trajectories,
         extra_goals=jnp.concatenate([trajectories.goal[:, None], buffer.images[random_slots]], axis=1),

@@ -47,5 +47,10 @@ def make_reward(config: RewardConfig) -> Reward:
     if config.kind == "wgan":
         return WganReward()
     teacher = LogLikelihoodReward if config.kind == "log_likelihood" else DiscernReward
-    temperature = config.inverse_temperature or config.decoys + 1.0
-    return teacher(config.embedding, temperature, config.sharpness, config.hidden)
+    return teacher(
+        embedding=config.embedding,
+        inverse_temperature=config.inverse_temperature or config.decoys + 1.0,
+        sharpness=config.sharpness,
+        hidden=config.hidden,
+        fewest_decoys=config.decoys if config.decoy_pool else 0,
+    )

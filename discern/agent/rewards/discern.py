@@ -23,21 +23,40 @@ def similarity(achieved: jax.Array, goal: jax.Array) -> jax.Array:
     return jnp.sum(achieved * goal, axis=-1)
 
 
-def goal_log_likelihood(goal: jax.Array, decoys: jax.Array, inverse_temperature: float) -> jax.Array:
-    """log q̂ of the goal among the goal and its decoys, from similarities [] and [K] → [] (eq. 5)."""
+def goal_log_likelihood(
+    goal: jax.Array, decoys: jax.Array, inverse_temperature: float, weight: jax.Array | float = 1.0
+) -> jax.Array:
+    """log q̂ of the goal among the goal and its decoys, from similarities [] and [K] → [] (eq. 5).
+
+    Each decoy counts for `weight` decoys.
+    """
     assert goal.ndim == 0 and decoys.ndim == 1, (goal.shape, decoys.shape)
-    logits = inverse_temperature * jnp.append(decoys, goal)
+    logits = jnp.append(inverse_temperature * decoys + jnp.log(weight), inverse_temperature * goal)
     return nn.log_softmax(logits)[-1]
+
+
+def tellable(beaten: jax.Array, counted: jax.Array, fewest: int, most: int) -> jax.Array:
+    """How many decoys half of the goals are found among: `fewest`, doubled while that holds, up to `most`: [].
+
+    `beaten` [B] is the share of decoys that are less alike than the goal is; `counted` [B] says which goals count.
+    """
+    counts = fewest * 2.0 ** jnp.arange((most // fewest).bit_length())
+    found = jnp.sum(beaten ** counts[:, None] * counted, axis=1) >= 0.5 * counted.sum()
+    return jnp.maximum(fewest, jnp.max(jnp.where(found, counts, 0.0)))  # what is found among more is among fewer
 
 
 @dataclass(frozen=True)
 class DiscernReward:
-    """max(0, ℓ_g), with ξ trained to tell the goal from K decoys; sharpened to a power other than the paper's 1."""
+    """max(0, ℓ_g), with ξ trained to tell the goal from K decoys; sharpened to a power other than the paper's 1.
+
+    Where `fewest_decoys` is not 0, the decoys are a pool, of which as many count as the teacher is ready for.
+    """
 
     embedding: int
     inverse_temperature: float
     sharpness: float = 1.0
     hidden: int = 0
+    fewest_decoys: int = 0
     optimiser: None = None
     hindsight: float = 1.0
 
@@ -66,14 +85,19 @@ class DiscernReward:
         here = embed(params, achieved.features)
         goal_similarity = similarity(here, embed(params, goal.features))
         decoy_similarity = similarity(here[:, None], embed(params, decoys.features))
-        log_likelihood = jax.vmap(goal_log_likelihood, (0, 0, None))(
-            goal_similarity, decoy_similarity, self.inverse_temperature
-        )
-        right = (goal_similarity > decoy_similarity.max(-1)).astype(jnp.float32)
+        beaten = (goal_similarity[:, None] > decoy_similarity).mean(-1)
         intended = (~is_hindsight).astype(jnp.float32)
+        drawn = decoy_similarity.shape[-1]
+        count, right = jnp.float32(drawn), jnp.floor(beaten)
+        if self.fewest_decoys:
+            count, right = tellable(beaten, intended, self.fewest_decoys, drawn), beaten**self.fewest_decoys
+        log_likelihood = jax.vmap(goal_log_likelihood, (0, 0, None, None))(
+            goal_similarity, decoy_similarity, self.inverse_temperature, count / drawn
+        )
         return -log_likelihood.mean(), {
             "teacher_accuracy": jnp.sum(right * intended) / jnp.maximum(1.0, intended.sum()),
             "teacher_loss": -log_likelihood.mean(),
+            "decoys": count,
         }
 
 
