@@ -261,6 +261,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 
+FIRST_PERSON_FAST: dict[str, Any] = {"actor.horizon": 80, "actor.warm_up": 50, "replay_capacity": 12_500}
+
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
     "arena/84": {},
@@ -270,6 +272,8 @@ FAST_IN: dict[str, dict[str, Any]] = {
         "goal_buffer.closeness": "nearest",
         "learner.replay_ratio": 8.0,
     },
+    "watermaze": FIRST_PERSON_FAST,
+    "lab": FIRST_PERSON_FAST,
     "control": {"control.episode": 300, "actor.warm_up": 25},
 }
 
