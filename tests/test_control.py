@@ -1,5 +1,6 @@
 """The Control Suite's worlds: the contract, and dm_control's own numbers after the same actions."""
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from discern.envs.control_tasks import DOMAINS
 from discern.evaluation.achievement import reached
 from discern.evaluation.goal_sets import goal_set
 from discern.types import UserError
+from tests.conftest import TINY
 
 ACTIONS = {
     "point_mass-easy": 9,
@@ -179,13 +181,24 @@ def test_the_preset_pursues_goals_for_a_hundred_steps():
     assert config.actor.horizon == 100
 
 
-def test_no_opengl_is_needed():
-    program = "from discern.envs.control import Control as C;print(C('pendulum-swingup', 1).goals('paper', 1)[0].shape)"
-    answer = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "MUJOCO_GL": "disabled"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert answer.stdout.strip() == "(1, 84, 84, 3)"
+def test_no_opengl_is_needed(tmp_path):
+    """Training, exporting and scoring where OpenGL cannot be imported, whatever MUJOCO_GL says of it."""
+    for module in ("OpenGL", "glfw"):
+        (tmp_path / f"{module}.py").write_text("raise ImportError('there is no OpenGL')")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    bare = {name: value for name, value in os.environ.items() if "GL" not in name} | {"PYTHONPATH": path}
+    small = {name: value for name, value in TINY.items() if name not in ("minutes", "steps", "network.channels")}
+    flags = [f"--{name}={value}".replace("_", "-") for name, value in small.items()]
+    run, agent = str(tmp_path / "run"), str(tmp_path / "agent")
+    world = ["control/reacher-hard", "--run", run, "--minutes", "0", "--steps", "200", "--network.channels", "4", "4"]
+    for gl, command in (
+        ({}, ["train", *world, *flags]),
+        ({"MUJOCO_GL": "disabled"}, ["export", run, agent]),
+        ({}, ["evaluate", agent, "--count", "4", "--trials", "2", "--json"]),
+    ):
+        program = [sys.executable, "-c", "from discern.cli import main; main()", *command]
+        answer = subprocess.run(program, env=bare | gl, capture_output=True, text=True)
+        assert answer.returncode == 0, answer.stderr
+    report = json.loads(answer.stdout)
+    assert set(report["per_dimension"]) == {"shoulder", "wrist"}
+    assert 0 <= report["success"] <= 1
