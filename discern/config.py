@@ -141,6 +141,8 @@ class ControlConfig:
 
     episode: int = 1000
     """Agent steps between two first states while training; a multiple of the horizon wastes none."""
+    pixels: Literal["rays", "opengl"] = "rays"
+    """Who draws: our ray caster, or dm_control, hundreds of times slower, through the OpenGL of MUJOCO_GL."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +276,7 @@ FAST_IN: dict[str, dict[str, Any]] = {
     },
     "watermaze": FIRST_PERSON_FAST,
     "lab": FIRST_PERSON_FAST,
-    "control": {"control.episode": 300, "actor.warm_up": 25},
+    "control": {"control.episode": 300},
 }
 
 

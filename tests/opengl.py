@@ -31,7 +31,7 @@ class Reference(NamedTuple):
     images: np.ndarray  # uint8 [N, 84, 84, 3]
     outlines: np.ndarray  # bool [N, 84, 84], where something is seen that moves
     poses: Poses
-    images_per_second: float | None = None
+    seconds: np.ndarray | None = None  # [2], of all cores and of the clock, for one picture
 
 
 class Comparison(NamedTuple):
@@ -65,7 +65,7 @@ def _read(name: str, shown: dict[str, np.ndarray]) -> Reference:
     for kind, moving in ((GEOM, geoms), (SITE, sites)):
         outlines |= (labels[..., 1] == kind) & np.isin(labels[..., 0], moving)
     poses = Poses(position.astype(np.float32), rotation.astype(np.float32))
-    return Reference(shown["images"], outlines, poses, 1 / float(np.median(shown["seconds"])))
+    return Reference(shown["images"], outlines, poses, np.median(shown["seconds"], axis=0))
 
 
 def compare(name: str, theirs: Reference) -> Comparison:

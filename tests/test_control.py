@@ -18,6 +18,7 @@ from discern.evaluation.achievement import reached
 from discern.evaluation.goal_sets import goal_set
 from discern.types import UserError
 from tests.conftest import TINY
+from tests.opengl import draw_with_opengl
 
 ACTIONS = {
     "point_mass-easy": 9,
@@ -202,3 +203,36 @@ def test_no_opengl_is_needed(tmp_path):
     report = json.loads(answer.stdout)
     assert set(report["per_dimension"]) == {"shoulder", "wrist"}
     assert 0 <= report["success"] <= 1
+
+
+BOTH = """
+import numpy as np
+from discern.envs.control import Control, OpenGLControl
+ours, theirs = Control("reacher-hard", 3), OpenGLControl("reacher-hard", 3)
+a, b = ours.reset(4), theirs.reset(4)
+for _ in range(5):
+    for env in (ours, theirs): env.send(np.array([0, 4, 8]))
+    a, b = ours.recv(), theirs.recv()
+    assert (ours.measure(a.raw) == theirs.measure(b.raw)).all()
+    differences = np.abs(np.asarray(ours.observe(a.raw), int) - np.asarray(theirs.observe(b.raw))).mean((1, 2, 3))
+    assert differences.max() < 4, differences
+assert np.abs(ours.goals("paper", 2)[0].astype(int) - theirs.goals("paper", 2)[0]).mean() < 4
+for env in (ours, theirs): env.close()
+"""
+
+
+def test_opengl_draws_the_same_world_where_there_is_one():
+    if draw_with_opengl("reacher-hard", 1) is None:
+        pytest.skip("there is no OpenGL here")
+    environments = [os.environ | {"MUJOCO_GL": gl, "PYOPENGL_PLATFORM": gl} for gl in ("egl", "osmesa")]
+    assert any(subprocess.run([sys.executable, "-c", BOTH], env=env).returncode == 0 for env in environments)
+
+
+@pytest.mark.parametrize(("backend", "pixels"), [("disabled", "opengl"), ("nonsense", "rays")])
+def test_opengl_that_is_not_there_is_one_sentence(backend, pixels):
+    program = "from discern.cli import main; main()"
+    command = [sys.executable, "-c", program, "bench", "control/reacher-hard", "--control.pixels", pixels]
+    answer = subprocess.run(command, env=os.environ | {"MUJOCO_GL": backend}, capture_output=True, text=True)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("discern: ") and "MUJOCO_GL" in answer.stderr
+    assert answer.stderr.count("\n") == 1
