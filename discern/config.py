@@ -148,6 +148,8 @@ class ControlConfig:
 
     episode: int = 1000
     """Agent steps between two first states while training; a multiple of the horizon wastes none."""
+    pixels: Literal["rays", "opengl"] = "rays"
+    """Who draws: our ray caster, or dm_control, hundreds of times slower, through the OpenGL of MUJOCO_GL."""
 
 
 @dataclass(frozen=True)
@@ -274,6 +276,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 
+FIRST_PERSON_FAST: dict[str, Any] = {"actor.horizon": 80, "actor.warm_up": 50, "replay_capacity": 12_500}
+
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
     "arena/84": {},
@@ -283,7 +287,9 @@ FAST_IN: dict[str, dict[str, Any]] = {
         "goal_buffer.closeness": "nearest",
         "learner.replay_ratio": 8.0,
     },
-    "control": {"control.episode": 300, "actor.warm_up": 25},
+    "watermaze": FIRST_PERSON_FAST,
+    "lab": FIRST_PERSON_FAST,
+    "control": {"control.episode": 300},
 }
 
 

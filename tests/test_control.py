@@ -1,5 +1,6 @@
 """The Control Suite's worlds: the contract, and dm_control's own numbers after the same actions."""
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from discern.envs.control_tasks import DOMAINS
 from discern.evaluation.achievement import reached
 from discern.evaluation.goal_sets import goal_set
 from discern.types import UserError
+from tests.conftest import TINY
+from tests.opengl import draw_with_opengl
 
 ACTIONS = {
     "point_mass-easy": 9,
@@ -179,13 +182,57 @@ def test_the_preset_pursues_goals_for_a_hundred_steps():
     assert config.actor.horizon == 100
 
 
-def test_no_opengl_is_needed():
-    program = "from discern.envs.control import Control as C;print(C('pendulum-swingup', 1).goals('paper', 1)[0].shape)"
-    answer = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "MUJOCO_GL": "disabled"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert answer.stdout.strip() == "(1, 84, 84, 3)"
+def test_no_opengl_is_needed(tmp_path):
+    """Training, exporting and scoring where OpenGL cannot be imported, whatever MUJOCO_GL says of it."""
+    for module in ("OpenGL", "glfw"):
+        (tmp_path / f"{module}.py").write_text("raise ImportError('there is no OpenGL')")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    bare = {name: value for name, value in os.environ.items() if "GL" not in name} | {"PYTHONPATH": path}
+    small = {name: value for name, value in TINY.items() if name not in ("minutes", "steps", "network.channels")}
+    flags = [f"--{name}={value}".replace("_", "-") for name, value in small.items()]
+    run, agent = str(tmp_path / "run"), str(tmp_path / "agent")
+    world = ["control/reacher-hard", "--run", run, "--minutes", "0", "--steps", "200", "--network.channels", "4", "4"]
+    for gl, command in (
+        ({}, ["train", *world, *flags]),
+        ({"MUJOCO_GL": "disabled"}, ["export", run, agent]),
+        ({}, ["evaluate", agent, "--count", "4", "--trials", "2", "--json"]),
+    ):
+        program = [sys.executable, "-c", "from discern.cli import main; main()", *command]
+        answer = subprocess.run(program, env=bare | gl, capture_output=True, text=True)
+        assert answer.returncode == 0, answer.stderr
+    report = json.loads(answer.stdout)
+    assert set(report["per_dimension"]) == {"shoulder", "wrist"}
+    assert 0 <= report["success"] <= 1
+
+
+BOTH = """
+import numpy as np
+from discern.envs.control import Control, OpenGLControl
+ours, theirs = Control("reacher-hard", 3), OpenGLControl("reacher-hard", 3)
+a, b = ours.reset(4), theirs.reset(4)
+for _ in range(5):
+    for env in (ours, theirs): env.send(np.array([0, 4, 8]))
+    a, b = ours.recv(), theirs.recv()
+    assert (ours.measure(a.raw) == theirs.measure(b.raw)).all()
+    differences = np.abs(np.asarray(ours.observe(a.raw), int) - np.asarray(theirs.observe(b.raw))).mean((1, 2, 3))
+    assert differences.max() < 4, differences
+assert np.abs(ours.goals("paper", 2)[0].astype(int) - theirs.goals("paper", 2)[0]).mean() < 4
+for env in (ours, theirs): env.close()
+"""
+
+
+def test_opengl_draws_the_same_world_where_there_is_one():
+    if draw_with_opengl("reacher-hard", 1) is None:
+        pytest.skip("there is no OpenGL here")
+    environments = [os.environ | {"MUJOCO_GL": gl, "PYOPENGL_PLATFORM": gl} for gl in ("egl", "osmesa")]
+    assert any(subprocess.run([sys.executable, "-c", BOTH], env=env).returncode == 0 for env in environments)
+
+
+@pytest.mark.parametrize(("backend", "pixels"), [("disabled", "opengl"), ("nonsense", "rays")])
+def test_opengl_that_is_not_there_is_one_sentence(backend, pixels):
+    program = "from discern.cli import main; main()"
+    command = [sys.executable, "-c", program, "bench", "control/reacher-hard", "--control.pixels", pixels]
+    answer = subprocess.run(command, env=os.environ | {"MUJOCO_GL": backend}, capture_output=True, text=True)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("discern: ") and "MUJOCO_GL" in answer.stderr
+    assert answer.stderr.count("\n") == 1

@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from discern.config import preset
 from discern.envs import make_env
 from discern.envs.watermaze import ACTIONS, INNER, NORMALS, STRIDE, TURN, Watermaze, WatermazeState, hold, wrap
 from discern.envs.watermaze_view import EYE, FOCAL, INRADIUS, PICTURE_HEIGHT, PICTURES, SIDES, SIZE, WALL_TOP, WATER
@@ -160,3 +161,38 @@ def test_a_tenth_of_the_width_and_of_a_turn():
     measured = np.array([[151.0, -151.0, -3.1], [153.0, 0.0, 3.1 - 0.62], [0.0, 0.0, 3.1 - 0.64]])
     expected = [[True, True, True], [False, True, True], [True, True, False]]
     np.testing.assert_array_equal(reached(measured, goal, MAZE.spec.dimensions), expected)
+
+
+def walk(goal: np.ndarray, place: np.ndarray, yaw: np.ndarray) -> np.ndarray:
+    """What a walker does who knows where he is: the action [N] that begins the shortest way of turning towards the
+    goal's square, with the face, the back or a shoulder ahead, going there, and turning as the goal does."""
+    way = np.clip(place, goal[:, :2] - 145, goal[:, :2] + 145) - place
+    distance, bearing = np.hypot(*way.T), np.arctan2(way[:, 1], way[:, 0])
+    strides = np.ceil(distance / STRIDE)
+    steps, actions = [], []
+    for ahead, go in ((0, FORWARD), (np.pi, BACKWARD), (np.pi / 2, STRAFE_RIGHT), (-np.pi / 2, STRAFE_LEFT)):
+        aside = np.where(distance > 1e-3, np.asarray(wrap(bearing + ahead - yaw)), 0)
+        first = np.round(aside / TURN)
+        off = np.asarray(wrap(goal[:, 2] - yaw - first * TURN))
+        then = np.sign(off) * np.ceil(np.maximum(abs(off) - 0.55, 0) / TURN)
+        curve = (first != 0) & (abs(aside) < np.pi / 4) & (strides > 0) & (go == FORWARD)
+        turn = np.where(first != 0, first, then)
+        look = np.where(turn > 0, LOOK_LEFT, LOOK_RIGHT) + 2 * curve
+        turns = (first != 0) | ((strides == 0) & (then != 0))
+        actions.append(np.where(turns, look, np.where(strides > 0, go, REST)))
+        steps.append(abs(first) + strides + abs(then) - curve * np.minimum(abs(first), strides))
+    return np.choose(np.argmin(steps, axis=0), actions)
+
+
+def test_goals_can_be_reached_in_time():
+    """From the rim, by a walker who knows his pose: most in the horizon that `fast` has, fewer in the paper's."""
+    starts, horizon = 5, preset("watermaze").actor.horizon
+    goal = np.tile(goal_set(make_env("watermaze")).measures, (starts, 1))
+    state = jax.vmap(MAZE.reset)(jax.random.split(jax.random.key(1), len(goal)))
+    step_all = jax.jit(jax.vmap(step))
+    share = {}
+    for t in range(1, horizon + 1):
+        state = step_all(state, walk(goal, np.asarray(state.place), np.asarray(state.yaw)))
+        share[t] = reached(np.column_stack(state), goal, MAZE.spec.dimensions).all(-1).mean()
+    assert share[horizon] >= 0.94
+    assert share[preset("watermaze", "paper").actor.horizon] < 0.75

@@ -1,5 +1,6 @@
 """Worlds to act in; `make_env` is the one place that knows them all."""
 
+import os
 from collections.abc import Callable
 from typing import cast
 
@@ -30,9 +31,15 @@ def _atari(game: str, n: int, config: Config, scored: bool) -> HostEnv:
 
 
 def _control(domain: str, n: int, config: Config, scored: bool) -> HostEnv:
-    from discern.envs.control import EPISODE, Control
-
-    return Control(domain, n, EPISODE if scored else config.control.episode)
+    try:
+        from discern.envs.control import EPISODE, Control, OpenGLControl
+    except Exception as error:  # a missing library shows in many ways
+        backend = os.environ.get("MUJOCO_GL", "disabled")
+        if backend == "disabled":
+            raise
+        raise UserError(f"MUJOCO_GL={backend} does not work here; unset it, since no OpenGL is needed") from error
+    kind = OpenGLControl if config.control.pixels == "opengl" else Control
+    return kind(domain, n, EPISODE if scored else config.control.episode)
 
 
 def _lab(level: str, n: int, config: Config, scored: bool) -> HostEnv:

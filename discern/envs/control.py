@@ -8,9 +8,10 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import mujoco
 import numpy as np
 from mujoco.batch import Batch
@@ -63,13 +64,9 @@ class Control:
         self._age = np.zeros(n, int)
 
     def reset(self, seed: int) -> HostStep:
-        """First episodes differ in length, from one usual length to two, so that later ones do not end together."""
         if self._stepping is not None:
             self.recv()
-        self._starts.reseed(seed)
-        self._begin(np.arange(self.size))
-        self._age = -(np.arange(self.size) * self._episode // self.size)
-        return self._look(is_first=np.ones(self.size, bool))
+        return self._worker.submit(self._start, seed).result()
 
     def send(self, actions: np.ndarray) -> None:
         self._stepping = self._worker.submit(self._step, np.array(actions))
@@ -81,10 +78,10 @@ class Control:
         step, self._stepping = self._stepping.result(), None
         return step
 
-    def observe(self, raw: Look) -> jax.Array:
+    def observe(self, raw: Any) -> jax.Array:
         return _draw_on(self._name)(Poses(raw.position, raw.rotation))
 
-    def measure(self, raw: Look) -> np.ndarray:
+    def measure(self, raw: Any) -> np.ndarray:
         return np.asarray(raw.qpos)
 
     def goals(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -98,13 +95,22 @@ class Control:
             step = play.recv()
         play.close()
         chosen = np.linspace(0, GOALS - 1, count).round().astype(int)
-        look = Look(*(part[chosen] for part in step.raw))
-        with jax.default_device(jax.devices("cpu")[0]):  # the same pixels whatever the accelerator
-            images = np.asarray(self.observe(look))
-        return images, self.measure(look)
+        return self._drawn(play, chosen), self.measure(step.raw)[chosen]
 
     def close(self) -> None:
         self._worker.shutdown()
+
+    def _drawn(self, play: "Control", chosen: np.ndarray) -> np.ndarray:
+        """Pictures of chosen simulations of another batch, the same whatever the accelerator."""
+        with jax.default_device(jax.devices("cpu")[0]):
+            return np.asarray(self.observe(jax.tree.map(lambda part: part[chosen], play._look())))
+
+    def _start(self, seed: int) -> HostStep:
+        """First episodes differ in length, from one usual length to two, so that later ones do not end together."""
+        self._starts.reseed(seed)
+        self._begin(np.arange(self.size))
+        self._age = -(np.arange(self.size) * self._episode // self.size)
+        return self._step_of(is_first=np.ones(self.size, bool))
 
     def _begin(self, which: np.ndarray) -> None:
         self._age[which] = 0
@@ -118,21 +124,54 @@ class Control:
         self._age += 1
         if over.any():
             self._begin(np.flatnonzero(over))
-        return self._look(is_first=over)
+        return self._step_of(is_first=over)
 
-    def _look(self, is_first: np.ndarray) -> HostStep:
+    def _step_of(self, is_first: np.ndarray) -> HostStep:
+        return HostStep(self._look(), is_first, self._age == self._episode)
+
+    def _look(self) -> Any:
         scene, drawn, fields = self._stage.scene, self._stage.scene.drawn, self._fields
         geoms, sites = (drawn.number[drawn.moves & (drawn.is_site == site)] for site in (False, True))
         ends = [] if scene.string is None else list(scene.string.ends)
         at_geoms = fields["geom_xpos"][:, geoms]
         at_geoms[:, np.searchsorted(geoms, self._starts.placed)] = self._placed
         turned = (fields["geom_xmat"][:, geoms], fields["site_xmat"][:, sites])
-        look = Look(
+        return Look(
             position=np.concatenate([at_geoms, fields["site_xpos"][:, [*sites, *ends]]], 1).astype(np.float32),
             rotation=np.concatenate(turned, 1).reshape((self.size, -1, 3, 3)).astype(np.float32),
             qpos=fields["qpos"][:, self._scored].astype(np.float32),
         )
-        return HostStep(look, is_first, self._age == self._episode)
+
+
+class View(NamedTuple):
+    """N pictures, and what is needed to measure them."""
+
+    image: np.ndarray  # uint8 [N, 84, 84, 3]
+    qpos: np.ndarray  # float32 [N, D], of the scored joints
+
+
+class OpenGLControl(Control):
+    """The same worlds drawn by dm_control itself, one picture after the other, where the user has OpenGL."""
+
+    def __init__(self, name: str, n: int, episode: int = EPISODE):
+        super().__init__(name, n, episode)
+        self._camera = self._worker.submit(self._starts.camera, SIDE).result()  # OpenGL belongs to one thread
+
+    def observe(self, raw: Any) -> jax.Array:
+        return jnp.asarray(raw.image)
+
+    def close(self) -> None:
+        self._worker.submit(self._starts.close)
+        super().close()
+
+    def _drawn(self, play: Control, chosen: np.ndarray) -> np.ndarray:
+        return self._worker.submit(self._render, play._batch.state[chosen], play._placed[chosen]).result()
+
+    def _render(self, states: np.ndarray, placed: np.ndarray) -> np.ndarray:
+        return np.stack([self._starts.show(self._camera, *one) for one in zip(states, placed, strict=True)])
+
+    def _look(self) -> Any:
+        return View(self._render(self._batch.state, self._placed), super()._look().qpos)
 
 
 @cache

@@ -8,10 +8,12 @@ import mujoco
 import numpy as np
 
 from discern.envs.base import Dimension
+from discern.types import UserError
 
 os.environ.setdefault("MUJOCO_GL", "disabled")  # dm_control looks for OpenGL, and fails to load where there is none
 
 from dm_control import suite
+from dm_control.mujoco.engine import Camera
 
 STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value
 
@@ -98,3 +100,21 @@ class Starts:
             mujoco.mj_getState(self.model, self.data, states[i], STATE)
             placed[i] = self.data.geom_xpos[self.placed]
         return states, placed
+
+    def camera(self, side: int) -> Camera:
+        """The task's own, drawing side × side pixels by OpenGL."""
+        try:
+            return Camera(self._env.physics, side, side, camera_id=0)
+        except RuntimeError as error:
+            raise UserError("--control.pixels opengl needs OpenGL: set MUJOCO_GL to egl or osmesa") from error
+
+    def close(self) -> None:
+        """Gives OpenGL back what it holds."""
+        self._env.physics.free()
+
+    def show(self, camera: Camera, state: np.ndarray, placed: np.ndarray) -> np.ndarray:
+        """A state [S] and the places [K, 3] of the task's geoms, drawn: uint8 [side, side, 3]."""
+        mujoco.mj_setState(self.model, self.data, state, STATE)
+        mujoco.mj_forward(self.model, self.data)
+        self.data.geom_xpos[self.placed] = placed
+        return camera.render().copy()
