@@ -39,8 +39,10 @@ element.addEventListener('mouseover', event => {
   peek.style.left = x + '%';
   peek.style.top = y + '%';
   peek.style.translate = (x > 50 ? '-115% ' : '15% ') + (y > 50 ? '-115%' : '15%');
-});"""
+});
+element.addEventListener('mouseleave', () => element.querySelector('.peek')?.classList.remove('shown'));"""
 LIVE_SECONDS = 120  # a run that has written nothing for longer is taken to have stopped
+AVERAGES = '<p class="note">Attempts at eight goals, averaged: what stays sharp is what the agent controls.</p>'
 SOURCES = ("goal set", "goal buffer", "achieved", "map")
 
 
@@ -59,19 +61,29 @@ class Visit:
 
 def open_page(named: Path | None, port: int) -> None:
     """Serves the page on this machine's own address until it is interrupted."""
+    if not 1 <= port <= 65535:
+        raise UserError(f"there is no port {port}: choose one from 1 to 65535")
     library = Library(named)
     _enter(library, library.agents()[0])  # so that the first visitor finds everything compiled
-    build(library).queue(default_concurrency_limit=8).launch(
-        server_name="127.0.0.1",
-        server_port=port,
-        share=False,
-        max_file_size=MAX_BYTES,
-        css_paths=Path(__file__).with_name("style.css"),
-        theme=gr.themes.Base(primary_hue="amber", neutral_hue="slate", font=gr.themes.Font("system-ui")),
-        js="() => document.body.classList.add('dark')",
-        footer_links=[],
-        ssr_mode=False,
-    )
+    page = build(library).queue(default_concurrency_limit=8)
+    try:
+        _, address, _ = page.launch(
+            server_name="127.0.0.1",
+            server_port=port,
+            share=False,
+            quiet=True,
+            prevent_thread_lock=True,
+            max_file_size=MAX_BYTES,
+            css_paths=Path(__file__).with_name("style.css"),
+            theme=gr.themes.Base(primary_hue="amber", neutral_hue="slate", font=gr.themes.Font("system-ui")),
+            js="() => document.body.classList.add('dark')",
+            footer_links=[],
+            ssr_mode=False,
+        )
+    except OSError:
+        raise UserError(f"port {port} is taken: choose another with --port") from None
+    print(f"the studio is open at {address} (Ctrl-C closes it)", flush=True)
+    page.block_thread()
 
 
 def build(library: Library) -> gr.Blocks:
@@ -107,8 +119,9 @@ def _goals_tab(library: Library, page: gr.Blocks, agent: gr.Dropdown) -> None:
     entered = [visit, stage, *lists.values(), layout, colour, strip]
     running = start.click(_pursue(library), [visit, speed], [visit, stage, lists["achieved"]], show_progress="hidden")
     averaging = average.click(_average(library), [visit, attempts], strip, show_progress="hidden")
-    gr.on([page.load, agent.change], partial(_enter, library), agent, entered, cancels=[running, averaging])
-    stop.click(None, cancels=[running, averaging])
+    both: list[Any] = [running, averaging]
+    gr.on([page.load, agent.change], partial(_enter, library), agent, entered, cancels=both, show_progress_on=stage)
+    stop.click(None, cancels=both)
     for source, shown in lists.items():
         shown.select(_choose(library, source), visit, [visit, stage], cancels=[running], show_progress="hidden")
     redraw = partial(_map, library)
@@ -135,19 +148,20 @@ def _sources() -> tuple[dict[str, gr.HTML], gr.Radio, gr.Radio, gr.File, gr.HTML
 
 def _watch(library: Library, visit: Visit | None) -> Watched:
     if visit is None:
-        raise gr.Error("this page is older than the studio: reload it")
+        raise gr.Error("this page is older than the studio: reload it", print_exception=False)
+    return _find(library, visit.agent)
+
+
+def _find(library: Library, agent: str) -> Watched:
     try:
-        return library.watch(visit.agent)
+        return library.watch(agent)
     except UserError as error:
-        raise gr.Error(str(error)) from None
+        raise gr.Error(str(error), print_exception=False) from None
 
 
 def _enter(library: Library, agent: str) -> list[Any]:
     """A visitor begins with an agent: its goals, the first of them on stage, and the map."""
-    try:
-        watched = library.watch(agent)
-    except UserError as error:
-        raise gr.Error(str(error)) from None
+    watched = _find(library, agent)
     buffer = watched.goal_buffer()
     lists = {"goal set": watched.goal_set, "goal buffer": buffer, "achieved": watched.achieved()}
     lists["map"] = [*watched.goal_set, *buffer]
@@ -156,11 +170,11 @@ def _enter(library: Library, agent: str) -> list[Any]:
     return [
         visit,
         _still(watched, visit.goal),
-        *(_tiles(visit, source) for source in SOURCES[:3]),
+        *(_tiles(visit, source) for source in SOURCES[:-1]),
         _map(library, visit, next(iter(LAYOUTS)), names[0] if names else None),
         next(iter(LAYOUTS)),
         gr.Radio(choices=names, value=names[0] if names else None, visible=bool(names)),
-        "",
+        AVERAGES,
     ]
 
 
@@ -192,7 +206,7 @@ def _choose(library: Library, source: str) -> Any:
         watched, choices = _watch(library, visit), visit.choices(source)
         index = event.index
         if not isinstance(index, int) or not 0 <= index < len(choices):
-            raise gr.Error("there is no such goal any more")
+            raise gr.Error("there is no such goal any more", print_exception=False)
         return replace(visit, goal=choices[index]), _still(watched, choices[index])
 
     return choose

@@ -30,7 +30,7 @@ def stage(goal: Goal, moment: Moment, horizon: int) -> str:
       <figure><img src="{data_uri(goal.image)}" alt="goal">
         <figcaption>goal <b>{escape(goal.name)}</b></figcaption></figure>
       <figure><img src="{data_uri(moment.frame)}" alt="world" class="world {verdict.replace(" ", "-")}">
-        <figcaption>world <b>step {moment.step} of {horizon}</b>{marks}</figcaption></figure>
+        <figcaption>world <b>step {moment.step}/{horizon}</b>{marks}</figcaption></figure>
       <section><h4>learned reward <b>{rewards[-1]:.2f}</b></h4>{curve}
         <h4>value of each action</h4>{bars(moment.q_values, moment.action)}</section></div>"""
 
@@ -91,7 +91,7 @@ def strip(goals: list[Goal], averages: Averages) -> str:
         )
     return f"""<div class="strip" data-attempts="{averages.attempts}">{"".join(parts)}</div>
       <p class="note">Above, goals; below, the mean of the last frames of {averages.attempts} attempts at each, and
-      how often the goal was reached. What stays sharp is what the agent controls.</p>"""
+      how often it was reached. What stays sharp is what the agent controls.</p>"""
 
 
 def training(rows: list[dict], state: str, goals_png: bytes | None) -> str:
@@ -111,7 +111,7 @@ def training(rows: list[dict], state: str, goals_png: bytes | None) -> str:
     parts = []
     for title, names, least in panels:
         curves = {name: curve_of(rows, name) for name in names if any(name in row for row in rows)}
-        values = [value for _, ys in curves.values() for value in ys]
+        values = [value for _, ys in curves.values() for value in ys[len(ys) // 10 :]]  # first losses tower above all
         ends = (min([0.0, *values]), max([least, *values]) or 1.0)
         parts.append(f"<section><h4>{title}</h4>{chart(curves, reach, ends)}</section>")
     share = 100 * min(1.0, float(latest.get("budget_spent", 0.0)))
@@ -147,11 +147,12 @@ def chart(curves: dict[str, Curve], reach: tuple[float, float], ends: tuple[floa
         parts.append(f'<polyline points="{line}" stroke="{paint}"/>')
         parts.append(f'<circle cx="{across[-1]:.1f}" cy="{down[-1]:.1f}" r="3.5" fill="{paint}"/>')
     names = [f'<i style="color:{paint}">{n.replace("_", " ")}</i>' for n, paint in zip(curves, COLOURS, strict=False)]
-    legend = f"<p>{' '.join(names)}</p>" if len(names) > 1 else ""
+    legend = f"<p class='legend'>{' '.join(names)}</p>" if len(names) > 1 else ""
+    shown = [f"{end:,.0f}" if abs(end) >= 100 else f"{end:.3g}" for end in ends]
     return f"""<div class="chart"><svg viewBox="-6 -6 {width + 12} {height + 12}">
       <path d="M0 0H{width}M0 {height / 2}H{width}M0 {height}H{width}"/>{"".join(parts)}</svg>
-      <span class="high">{high:,.3g}</span><span class="low">{low:,.3g}</span>
-      <span class="end">{right:,.0f} steps</span>{legend}</div>"""
+      <span class="high">{shown[1]}</span><span class="low">{shown[0]}</span>
+      <span class="end">{right:,.0f} steps</span></div>{legend}"""
 
 
 def colour(value: float, dimension: Dimension) -> str:
