@@ -11,71 +11,73 @@ from PIL import Image
 from discern.envs.base import Dimension
 from discern.studio.watching import Averages, Goal, Moment
 
-COLOURS = ("#ffdc3c", "#8b93a7", "#5ab0ff", "#5ac878")
+COLOURS = ("#ffdc3c", "#8b93a7", "#5ab0ff")
 SCALE = np.array([[68, 58, 140], [33, 145, 140], [253, 231, 80]], float)  # low, middle, high
 COLUMNS = 10  # of a sheet of images
 POINTS = 300  # of a curve
 Curve = tuple[Sequence[float], Sequence[float]]
+PANELS = {
+    "held-out goals reached": ("success", "random", "teacher_accuracy"),
+    "loss": ("td_loss", "teacher_loss"),
+    "learned reward, mean": ("reward_mean",),
+    "agent steps a second": ("steps_per_second",),
+}
+
+
+def note(text: str, kind: str = "plain") -> str:
+    return f'<p class="note {kind}">{escape(text)}</p>'
 
 
 def stage(goal: Goal, moment: Moment, horizon: int) -> str:
     """Goal and world side by side; beside them the learned reward so far and the Q-values of each action."""
-    ended, whole = moment.action < 0, bool(moment.reached) and all(moment.reached.values())
     marks = "".join(f'<i class="{"hit" if hit else "miss"}">{escape(n)}</i>' for n, hit in moment.reached.items())
-    verdict = "" if not ended else "reached" if whole else "not reached" if moment.reached else "done"
-    steps, rewards = list(range(len(moment.rewards))), moment.rewards
-    low, high = min(0.0, *rewards), max(1.0, *rewards)
-    curve = chart({"reward": (steps, rewards)}, (0, horizon), (low, high))
-    return f"""<div class="stage" data-step="{moment.step}" data-verdict="{verdict}">
+    verdict = "under-way" if moment.action >= 0 else "reached" if all(moment.reached.values()) else "missed"
+    rewards = moment.rewards
+    ends = (min(0.0, *rewards), max(1.0, *rewards))
+    return f"""<div class="stage" data-step="{moment.step}">
       <figure><img src="{data_uri(goal.image)}" alt="goal">
         <figcaption>goal <b>{escape(goal.name)}</b></figcaption></figure>
-      <figure><img src="{data_uri(moment.frame)}" alt="world" class="world {verdict.replace(" ", "-")}">
+      <figure><img src="{data_uri(moment.frame)}" alt="world" class="{verdict if moment.reached else "unmeasured"}">
         <figcaption>world <b>step {moment.step}/{horizon}</b>{marks}</figcaption></figure>
-      <section><h4>learned reward <b>{rewards[-1]:.2f}</b></h4>{curve}
+      <section><h4>learned reward <b>{rewards[-1]:.2f}</b></h4>
+        {chart({"reward": (range(len(rewards)), rewards)}, horizon, ends)}
         <h4>value of each action</h4>{bars(moment.q_values, moment.action)}</section></div>"""
 
 
 def bars(values: np.ndarray, chosen: int) -> str:
     """One bar for each action, from a little under the lowest value to the highest; the chosen one stands out."""
-    low, high = float(values.min()), float(values.max())
     parts = []
     for action, value in enumerate(values):
-        height = 12 + 88 * (value - low) / max(high - low, 1e-6)
+        height = 12 + 88 * (value - values.min()) / max(float(np.ptp(values)), 1e-6)
         label = f"<b>{value:.2f}</b>" if len(values) <= 9 else ""
         kind = "chosen" if action == chosen else ""
         parts.append(f'<div class="{kind}">{label}<span style="height:{height:.0f}%"></span><i>{action}</i></div>')
     return f'<div class="bars">{"".join(parts)}</div>'
 
 
-def tiles(goals: list[Goal], nothing: str) -> str:
+def tiles(goals: list[Goal], nothing: str = "") -> str:
     """A grid of goals to click on, or why there are none."""
     if not goals:
-        return f'<p class="nothing">{escape(nothing)}</p>'
-    sheet, rows = data_uri(sheet_of([goal.image for goal in goals])), -(-len(goals) // COLUMNS)
-    parts = [
-        f'<button data-index="{i}" title="{escape(goal.name)}" style="background-position:{place(i, rows)}"></button>'
-        for i, goal in enumerate(goals)
-    ]
-    style = f"--sheet:url({sheet});--size:{100 * COLUMNS}% {100 * rows}%"
-    return f'<div class="tiles" style="{style}">{"".join(parts)}</div>'
+        return note(nothing)
+    parts = []
+    for i, goal in enumerate(goals):
+        where = f"background-position:{place(i, len(goals))}"
+        parts.append(f'<button data-index="{i}" title="{escape(goal.name)}" style="{where}"></button>')
+    return f'<div class="tiles" style="{sheet_style(goals)}">{"".join(parts)}</div>'
 
 
-def scatter(goals: list[Goal], points: np.ndarray, dimension: Dimension | None, index: int) -> str:
-    """Goals where their embedding lies, [M, 2], coloured by scored dimension `index`; hovering shows them."""
+def scatter(goals: list[Goal], points: np.ndarray, coloured: tuple[int, Dimension] | None) -> str:
+    """Goals where their embedding lies, [M, 2], coloured by a scored dimension; hovering shows them."""
     places = (points - points.min(0)) / np.maximum(np.ptp(points, axis=0), 1e-9)
-    rows, parts = -(-len(goals) // COLUMNS), []
+    parts = []
     for i, ((x, y), goal) in enumerate(zip(places, goals, strict=True)):
-        paint, radius = 'class="unknown"', 3.5
-        if dimension is not None and goal.measures is not None:
-            paint, radius = f'fill="{colour(float(goal.measures[index]), dimension)}"', 6
-        parts.append(
-            f'<circle data-index="{i}" data-place="{place(i, rows)}" '
-            f'cx="{24 + 352 * x:.1f}" cy="{376 - 352 * y:.1f}" r="{radius}" {paint}></circle>'
-        )
-    sheet = data_uri(sheet_of([goal.image for goal in goals]))
-    style = f"background-image:url({sheet});background-size:{100 * COLUMNS}% {100 * rows}%"
-    return f"""<div class="plane"><svg viewBox="0 0 400 400">{"".join(parts)}</svg>
-      <div class="peek" style="{style}"></div></div>
+        paint = 'r="3.5" class="unknown"'
+        if coloured and goal.measures is not None:
+            paint = f'r="6" fill="{colour(float(goal.measures[coloured[0]]), coloured[1])}"'
+        where = f'cx="{24 + 352 * x:.1f}" cy="{376 - 352 * y:.1f}"'
+        parts.append(f'<circle data-index="{i}" data-place="{place(i, len(goals))}" {where} {paint}></circle>')
+    return f"""<div class="plane" style="{sheet_style(goals)}"><svg viewBox="0 0 400 400">{"".join(parts)}</svg>
+      <div class="peek"></div></div>
       <p class="note">Goals as the teacher sees them: what it takes for alike lies together. Grey points are of the goal
       buffer, where nothing is measured. Hover to see one; click to make it the goal.</p>"""
 
@@ -85,73 +87,55 @@ def strip(goals: list[Goal], averages: Averages) -> str:
     parts = []
     for goal, image, share in zip(goals, averages.images, averages.shares, strict=True):
         often = "" if np.isnan(share) else f"{share:.0%}"
-        parts.append(
-            f'<figure><img src="{data_uri(goal.image)}" alt="goal" title="{escape(goal.name)}">'
-            f'<img src="{data_uri(image)}" alt="average"><figcaption>{often}</figcaption></figure>'
-        )
+        images = "".join(f'<img src="{data_uri(one)}" title="{escape(goal.name)}">' for one in (goal.image, image))
+        parts.append(f"<figure>{images}<figcaption>{often}</figcaption></figure>")
     return f"""<div class="strip" data-attempts="{averages.attempts}">{"".join(parts)}</div>
       <p class="note">Above, goals; below, the mean of the last frames of {averages.attempts} attempts at each, and
       how often it was reached. What stays sharp is what the agent controls.</p>"""
 
 
-def training(rows: list[dict], state: str, goals_png: bytes | None) -> str:
+def training(rows: list[dict], state: str, goals_png: bytes) -> str:
     """Curves of a run, how far it is, and its newest goals above what was achieved."""
-    if not rows:
-        return f'<p class="nothing">{escape(state)}: nothing is measured yet.</p>'
-    latest: dict = {}
-    for row in rows:
-        latest |= row
-    reach = (0, max(float(latest["steps"]), 1.0))
-    panels = [
-        ("held-out goals reached", ("success", "random", "teacher_accuracy"), 1.0),
-        ("loss", ("td_loss", "teacher_loss"), 0.0),
-        ("learned reward, mean", ("reward_mean",), 1.0),
-        ("agent steps a second", ("steps_per_second",), 0.0),
-    ]
+    latest = {name: value for row in rows for name, value in row.items()}
     parts = []
-    for title, names, least in panels:
-        curves = {name: curve_of(rows, name) for name in names if any(name in row for row in rows)}
+    for title, names in PANELS.items():
+        curves = {name: curve_of(rows, name) for name in names if name in latest}
         values = [value for _, ys in curves.values() for value in ys[len(ys) // 10 :]]  # first losses tower above all
-        ends = (min([0.0, *values]), max([least, *values]) or 1.0)
-        parts.append(f"<section><h4>{title}</h4>{chart(curves, reach, ends)}</section>")
-    share = 100 * min(1.0, float(latest.get("budget_spent", 0.0)))
+        ends = (min([0.0, *values]), max([1.0 if title.startswith(("held", "learned")) else 1e-6, *values]))
+        parts.append(f"<section><h4>{title}</h4>{chart(curves, latest['steps'], ends)}</section>" if curves else "")
     success = f" · {latest['success']:.1%} of goals reached" if "success" in latest else ""
-    picture = ""
-    if goals_png:
-        uri = "data:image/png;base64," + base64.b64encode(goals_png).decode()
-        picture = f'<figure class="goals"><img src="{uri}" alt="goals above, achieved below">'
-        picture += "<figcaption>goals above, achieved below, at the newest evaluation</figcaption></figure>"
-    return f"""<div class="training" data-steps="{latest["steps"]}"><p><b>{escape(state)}</b> ·
-      {latest["steps"]:,} steps · {latest.get("seconds", 0.0):,.0f} s{success}</p>
+    steps, share = latest.get("steps", 0), 100 * min(1.0, latest.get("budget_spent", 0.0))
+    caption = "goals above, achieved below, at the newest evaluation"
+    strip = f'<img src="{as_uri(goals_png)}"><figcaption>{caption}</figcaption>' if goals_png else ""
+    return f"""<div class="training" data-steps="{steps}">
+      <p><b>{state}</b> · {steps:,} steps · {latest.get("seconds", 0.0):,.0f} s{success}</p>
       <div class="budget"><span style="width:{share:.1f}%"></span></div>
-      <div class="panels">{"".join(parts)}</div>{picture}</div>"""
+      <div class="panels">{"".join(parts)}</div><figure class="goals">{strip}</figure></div>"""
 
 
 def curve_of(rows: list[dict], name: str) -> Curve:
-    """A metric over agent steps, thinned to what a chart can show."""
-    points = [(float(row["steps"]), float(row[name])) for row in rows if name in row]
-    thinned = points[:: -(-len(points) // POINTS)]
-    if thinned[-1] != points[-1]:
-        thinned.append(points[-1])
+    """A metric over agent steps, thinned to what a chart can show; the newest point always stays."""
+    points = [(row["steps"], row[name]) for row in rows if name in row]
+    thinned = points[:: -max(1, len(points) // POINTS)][::-1]
     return [x for x, _ in thinned], [y for _, y in thinned]
 
 
-def chart(curves: dict[str, Curve], reach: tuple[float, float], ends: tuple[float, float]) -> str:
-    """Lines over a common axis, in SVG, with the ends of both axes and, for several, their names."""
-    width, height, (left, right), (low, high) = 320, 110, reach, ends
-    parts = []
-    for (xs, ys), paint in zip(curves.values(), COLOURS, strict=False):
-        across = width * (np.asarray(xs, float) - left) / max(right - left, 1e-9)
-        down = height * (high - np.asarray(ys, float)) / max(high - low, 1e-9)
+def chart(curves: dict[str, Curve], right: float, ends: tuple[float, float]) -> str:
+    """Lines from 0 to `right` steps between the ends of the other axis, in SVG; several are named."""
+    width, height, (low, high) = 320, 110, ends
+    lines, names = [], []
+    for (name, (xs, ys)), paint in zip(curves.items(), COLOURS, strict=False):
+        across = width * np.asarray(xs, float) / max(right, 1)
+        down = height * (high - np.asarray(ys, float)) / (high - low)
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, down, strict=True))
-        parts.append(f'<polyline points="{line}" stroke="{paint}"/>')
-        parts.append(f'<circle cx="{across[-1]:.1f}" cy="{down[-1]:.1f}" r="3.5" fill="{paint}"/>')
-    names = [f'<i style="color:{paint}">{n.replace("_", " ")}</i>' for n, paint in zip(curves, COLOURS, strict=False)]
-    legend = f"<p class='legend'>{' '.join(names)}</p>" if len(names) > 1 else ""
-    shown = [f"{end:,.0f}" if abs(end) >= 100 else f"{end:.3g}" for end in ends]
+        lines.append(f'<polyline points="{line}" stroke="{paint}"/>')
+        lines.append(f'<circle cx="{across[-1]:.1f}" cy="{down[-1]:.1f}" r="3.5" fill="{paint}"/>')
+        names.append(f'<i style="color:{paint}">{name.replace("_", " ")}</i>')
+    legend = f'<p class="legend">{"".join(names)}</p>' if len(names) > 1 else ""
+    labels = [f"{end:,.0f}" if abs(end) >= 100 else f"{end:.3g}" for end in ends]
     return f"""<div class="chart"><svg viewBox="-6 -6 {width + 12} {height + 12}">
-      <path d="M0 0H{width}M0 {height / 2}H{width}M0 {height}H{width}"/>{"".join(parts)}</svg>
-      <span class="high">{shown[1]}</span><span class="low">{shown[0]}</span>
+      <path d="M0 0H{width}M0 {height / 2}H{width}M0 {height}H{width}"/>{"".join(lines)}</svg>
+      <span class="high">{labels[1]}</span><span class="low">{labels[0]}</span>
       <span class="end">{right:,.0f} steps</span></div>{legend}"""
 
 
@@ -160,28 +144,33 @@ def colour(value: float, dimension: Dimension) -> str:
     share = float(np.clip((value - dimension.low) / (dimension.high - dimension.low), 0.0, 1.0))
     if dimension.wraps:
         return f"hsl({360 * share:.0f} 70% 60%)"
-    red, green, blue = (np.interp(share, (0, 0.5, 1), SCALE[:, channel]) for channel in range(3))
-    return f"rgb({red:.0f} {green:.0f} {blue:.0f})"
+    return f"rgb({' '.join(f'{np.interp(share, (0, 0.5, 1), channel):.0f}' for channel in SCALE.T)})"
 
 
 def sheet_of(images: list[np.ndarray]) -> np.ndarray:
-    """M images on one sheet, row by row: uint8 [rows · H, COLUMNS · W, 3]."""
-    height, width, channels = images[0].shape
-    rows = -(-len(images) // COLUMNS)
-    sheet = np.zeros((rows * COLUMNS, height, width, channels), np.uint8)
-    sheet[: len(images)] = np.stack(images)
-    lines = sheet.reshape((rows, COLUMNS, height, width, channels)).swapaxes(1, 2)
-    return lines.reshape((rows * height, COLUMNS * width, channels))
+    """M images on one sheet, row by row, COLUMNS wide: uint8 [rows · H, COLUMNS · W, 3]."""
+    empty = [np.zeros_like(images[0])] * (-len(images) % COLUMNS)
+    lines = [np.concatenate((images + empty)[i : i + COLUMNS], axis=1) for i in range(0, len(images), COLUMNS)]
+    return np.concatenate(lines)
 
 
-def place(index: int, rows: int) -> str:
+def sheet_style(goals: list[Goal]) -> str:
+    size = f"{100 * COLUMNS}% {100 * -(-len(goals) // COLUMNS)}%"
+    return f"--sheet:url({data_uri(sheet_of([goal.image for goal in goals]))});--size:{size}"
+
+
+def place(index: int, count: int) -> str:
     """Where image `index` of a sheet lies, as a CSS background-position."""
-    across, down = index % COLUMNS, index // COLUMNS
-    return f"{100 * across / (COLUMNS - 1):.3f}% {100 * down / max(rows - 1, 1):.3f}%"
+    down, across = divmod(index, COLUMNS)
+    return f"{100 * across / (COLUMNS - 1):.3f}% {100 * down / max((count - 1) // COLUMNS, 1):.3f}%"
 
 
 def data_uri(image: np.ndarray) -> str:
     """The image as a PNG inside an address."""
     file = io.BytesIO()
     Image.fromarray(image).save(file, "PNG")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return as_uri(file.getvalue())
+
+
+def as_uri(png: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(png).decode()

@@ -8,7 +8,8 @@ from PIL import Image, ImageOps
 from discern.types import UserError
 
 MAX_BYTES = 10 * 2**20
-MAX_PIXELS = 16 * 2**20
+MAX_PIXELS = 4096 * 4096
+LARGEST = "4,096 × 4,096"
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 PLAIN = ("RGB", "L", "1", "P")
 WITH_ALPHA = ("RGBA", "LA", "PA")
@@ -22,14 +23,12 @@ def read_upload(path: str | Path) -> tuple[np.ndarray, str]:
     try:
         image = Image.open(path, formats=FORMATS)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise UserError(f"the picture has far too many pixels: at most {_in_words(MAX_PIXELS)} are read") from None
+        raise UserError(f"the picture has far too many pixels: at most {LARGEST} are read") from None
     except Exception:  # hostile bytes make decoders raise anything
         raise UserError(f"this is not an image that can be read: choose one of {', '.join(FORMATS)}") from None
     with image:
         if image.width * image.height > MAX_PIXELS:
-            raise UserError(
-                f"the picture has {image.width:,} × {image.height:,} pixels: at most {_in_words(MAX_PIXELS)} are read"
-            )
+            raise UserError(f"the picture has {image.width:,} × {image.height:,} pixels: at most {LARGEST} are read")
         return _decode(image)
 
 
@@ -51,8 +50,3 @@ def _decode(image: Image.Image) -> tuple[np.ndarray, str]:
     if is_deep:
         return pixels, "; its 16-bit grey was made 8-bit"
     return pixels, "" if image.mode == "RGB" else f"; its {image.mode} pixels were made RGB"
-
-
-def _in_words(pixels: int) -> str:
-    side = int(pixels**0.5)
-    return f"{side:,} × {side:,}"

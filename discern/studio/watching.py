@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Moment(NamedTuple):
     q_values: np.ndarray  # float32 [A], those of the last action once the pursuit has ended
     action: int  # the best one; −1: the pursuit has ended
     measures: np.ndarray  # float32 [D]
-    reached: dict[str, bool]  # of each scored dimension; empty where the goal's are not known
+    reached: dict[str, np.bool]  # of each scored dimension; empty where the goal's are not known
 
 
 class Averages(NamedTuple):
@@ -58,7 +58,7 @@ class Watched:
         self.checkpoint = latest_checkpoint(folder.checkpoints)
         self.agent: Agent = load(folder.path)
         self._idle: list[ScoredHostEnv] = []
-        self._strip_lock = threading.Lock()
+        self._idle_lock, self._strip_lock = threading.Lock(), threading.Lock()
         config = self.agent.config
         self._strip_env = make_scored_env(config.env, STRIP, config)
         self._evaluate = evaluator(self.agent.learner.imitator, self._strip_env)
@@ -92,6 +92,8 @@ class Watched:
     def pursue(self, goal: Goal, seed: int) -> Iterator[Moment]:
         """T + 1 moments from a fresh start of a world of the pursuit's own."""
         pursuer, rewards = self.agent.pursue(goal.image), list[float]()
+        dimensions = self.agent.spec.dimensions
+        names = [dimension.name for dimension in dimensions]
         with self._world() as world:
             step = world.reset(seed)
             while True:
@@ -99,7 +101,8 @@ class Watched:
                 rewards.append(float(self.agent.reward(frame, pursuer.goal)))
                 ended = pursuer.finished
                 action = -1 if ended else pursuer.act(frame)
-                hits = self._hits(goal, measures)
+                wanted = goal.measures
+                hits = {} if wanted is None else dict(zip(names, reached(measures, wanted, dimensions), strict=True))
                 yield Moment(len(rewards) - 1, frame, list(rewards), pursuer.q_values, action, measures, hits)
                 if ended:
                     return
@@ -123,33 +126,23 @@ class Watched:
         """The teacher's embedding of the goals on a plane, [M, 2]: one of LAYOUTS."""
         return LAYOUTS[kind](self.agent.embed(np.stack([goal.image for goal in goals])))
 
-    def _hits(self, goal: Goal, measures: np.ndarray) -> dict[str, bool]:
-        dimensions = self.agent.spec.dimensions
-        if goal.measures is None or not dimensions:
-            return {}
-        hits = reached(measures, goal.measures, dimensions)
-        return {dimension.name: bool(hit) for dimension, hit in zip(dimensions, hits, strict=True)}
-
     @contextmanager
     def _world(self) -> Iterator[ScoredHostEnv]:
         """A world that nobody else acts in; it is kept for the next one, unless it broke."""
-        try:
-            world = self._idle.pop()
-        except IndexError:
-            config = self.agent.config
-            env: Any = make_scored_env(config.env, 1, config)
+        with self._idle_lock:
+            world = self._idle.pop() if self._idle else None
+        if world is None:
+            env = make_scored_env(self.agent.config.env, 1, self.agent.config)
             world = cast(ScoredHostEnv, env if is_host(env) else Hosted(env, 1))
-        broke = False
         try:
             yield world
         except Exception:
-            broke = True
+            world.close()
             raise
-        finally:
-            if broke:
-                world.close()
-            else:
-                self._idle.append(world)
+        except GeneratorExit:  # the visitor has left, the world is whole
+            self._idle.append(world)
+            raise
+        self._idle.append(world)
 
 
 class Library:
