@@ -160,7 +160,7 @@ class Answers:
     def average(self, visit: Visit, attempts: float) -> Iterator[str]:
         """The chosen goal and others of the set, each attempted again and again."""
         watched = self.watched(visit and visit.agent)
-        others = np.linspace(0, len(watched.goal_set) - 1, STRIP - 1).round().astype(int)
+        others = np.linspace(0, len(watched.goal_set) - 1, STRIP).round().astype(int)[1:]
         goals = [visit.goal, *(watched.goal_set[i] for i in others)]
         for averages in watched.average(goals, int(attempts)):
             yield pictures.strip(goals, averages)

@@ -76,7 +76,7 @@ def scatter(goals: list[Goal], points: np.ndarray, coloured: tuple[int, Dimensio
             paint = f'r="6" fill="{colour(float(goal.measures[coloured[0]]), coloured[1])}"'
         where = f'cx="{24 + 352 * x:.1f}" cy="{376 - 352 * y:.1f}"'
         parts.append(f'<circle data-index="{i}" data-place="{place(i, len(goals))}" {where} {paint}></circle>')
-    return f"""<div class="plane" style="{sheet_style(goals)}"><svg viewBox="0 0 400 400">{"".join(parts)}</svg>
+    return f"""<div class="plane" style="{sheet_style(goals)}"><svg viewBox="0 0 400 400">{"".join(parts[::-1])}</svg>
       <div class="peek"></div></div>
       <p class="note">Goals as the teacher sees them: what it takes for alike lies together. Grey points are of the goal
       buffer, where nothing is measured. Hover to see one; click to make it the goal.</p>"""
