@@ -199,14 +199,16 @@ def test_a_pursuit_can_be_stopped(visitor):
 
 
 def test_a_live_run_is_followed(visitor, studio):
+    page = visitor()
+    page.get_by_role("tab", name="Training").click()
+    expect(page.locator("body")).to_contain_text("No run to follow", timeout=LONG)
     run = studio[1] / "runs" / "live"
     run.mkdir(parents=True)
     shutil.copy(ROOT / "agents" / "arena" / "config.json", run)
     metrics = run / "metrics.jsonl"
     rows = [{"steps": 1000 * i, "success": 0.01 * i, "td_loss": 1 / i, "seconds": float(i)} for i in range(1, 50)]
     metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    page = visitor()
-    page.get_by_role("tab", name="Training").click()
+    expect(page.locator("#run input")).to_have_value("runs/live", timeout=LONG)
     expect(page.locator(".training")).to_contain_text("live · 49,000 steps", timeout=LONG)
     Image.new("RGB", (240, 48), "navy").save(run / "goals.png")
     with metrics.open("a") as file:

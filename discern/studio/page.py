@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,9 +70,10 @@ def build(answers: "Answers") -> gr.Blocks:
             run, curves = gr.Dropdown([], label="run", elem_id="run"), gr.HTML()
             timer = gr.Timer(2, active=False)
         agent.focus(lambda: gr.Dropdown(choices=answers.library.agents()), None, agent, show_progress="hidden")
-        training.select(answers.trainings, run, [run, timer], show_progress="hidden")
-        goals.select(lambda: gr.Timer(active=False), None, timer, show_progress="hidden")
-        gr.on([timer.tick, run.change], answers.follow, run, curves, show_progress="hidden")
+        run.focus(lambda: gr.Dropdown(choices=answers.library.trainings()), None, run, show_progress="hidden")
+        for tab, active in ((training, True), (goals, False)):
+            tab.select(partial(gr.Timer, active=active), None, timer, show_progress="hidden")
+        gr.on([training.select, timer.tick, run.input], answers.follow, run, [run, curves], show_progress="hidden")
     return page
 
 
@@ -176,20 +178,18 @@ class Answers:
         seen = f"{name} is the goal, shown as the agent sees it{converted}."
         return visit._replace(goal=goal), _still(watched, goal), pictures.note(seen, "good"), None
 
-    def trainings(self, chosen: str | None) -> tuple[Any, ...]:
+    def follow(self, run: str | None) -> tuple[Any, str]:
+        """The curves and the newest goals of a run, as far as it is; of the newest run where none is chosen."""
         found = self.library.trainings()
-        chosen = chosen if chosen in found else next(iter(found), None)
-        return gr.Dropdown(choices=found, value=chosen), gr.Timer(active=True)
-
-    def follow(self, run: str | None) -> str:
-        """The curves and the newest goals of a run, as far as it is."""
-        if run not in self.library.trainings():
-            return pictures.note(NO_RUN)
-        folder = RunFolder(run)
+        if not found:
+            return gr.skip(), pictures.note(NO_RUN)
+        chosen = run if run in found else found[0]
+        folder = RunFolder(chosen)
         is_fresh = time.time() - folder.metrics_file.stat().st_mtime < LIVE_SECONDS
         state = "finished" if is_finished(folder.path) else "live" if is_fresh else "stopped"
         picture = folder.path / "goals.png"
-        return pictures.training(folder.metrics(), state, picture.read_bytes() if picture.exists() else b"")
+        drawn = pictures.training(folder.metrics(), state, picture.read_bytes() if picture.exists() else b"")
+        return gr.skip() if run == chosen else gr.Dropdown(choices=found, value=chosen), drawn
 
 
 def _still(watched: Watched, goal: Goal) -> str:

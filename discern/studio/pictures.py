@@ -48,10 +48,10 @@ def bars(values: np.ndarray, chosen: int) -> str:
     """One bar for each action, from a little under the lowest value to the highest; the chosen one stands out."""
     parts = []
     for action, value in enumerate(values):
-        height = 12 + 88 * (value - values.min()) / max(float(np.ptp(values)), 1e-6)
+        share = 0.1 + 0.9 * (value - values.min()) / max(float(np.ptp(values)), 1e-6)
         label = f"<b>{value:.2f}</b>" if len(values) <= 9 else ""
         kind = "chosen" if action == chosen else ""
-        parts.append(f'<div class="{kind}">{label}<span style="height:{height:.0f}%"></span><i>{action}</i></div>')
+        parts.append(f'<div class="{kind}">{label}<span style="--share:{share:.2f}"></span><i>{action}</i></div>')
     return f'<div class="bars">{"".join(parts)}</div>'
 
 
