@@ -186,8 +186,8 @@ def test_the_strip_of_a_live_run(tmp_path):
     goals = np.stack([np.full((4, 4, 3), i, np.uint8) for i in range(30)])
     save_strip(goals, goals + 100, tmp_path / "goals.png")
     strip = np.asarray(Image.open(tmp_path / "goals.png"))
-    assert strip.shape == (8, 40, 3)
-    assert (strip[0, 0, 0], strip[7, 39, 0]) == (0, 129)
+    assert strip.shape == (12, 60, 3)
+    assert (strip[0, 0, 0], strip[1, 1, 0], strip[10, 58, 0]) == (255, 0, 129)
 
 
 def test_the_library_knows_what_can_be_watched(tmp_path, monkeypatch):

@@ -38,7 +38,10 @@ def save_strip(goals: np.ndarray, achieved: np.ndarray, path: Path) -> None:
     """Some of the goals above what was achieved, [M, H, W, 3] each, for those who watch a run; quick, and put in
     place by one rename."""
     chosen = np.linspace(0, len(goals) - 1, min(10, len(goals))).round().astype(int)
-    rows = [np.concatenate(images[chosen], axis=1) for images in (goals, achieved)]
+    edge = max(1, goals.shape[1] // 24)
+    framing = ((0, 0), (edge, edge), (edge, edge), (0, 0))
+    framed = [np.pad(images[chosen], framing, constant_values=255) for images in (goals, achieved)]
+    rows = [np.concatenate(images, axis=1) for images in framed]
     unfinished = path.with_suffix(".tmp")
     Image.fromarray(np.concatenate(rows)).save(unfinished, "PNG")
     os.replace(unfinished, path)
