@@ -20,6 +20,7 @@ USAGE = """discern learns to bring about any goal image, with no reward and no d
   discern reproduce all|FIGURE … [--budget MINUTES] [--seeds N] [--preset fast|paper|tiny] [--out DIR]
   discern figures RUN … [--out DIR]
   discern export RUN DEST
+  discern studio [RUN] [--port P]
   discern bench [ENV] [--seconds S] [--json] [--any.field VALUE]
   discern doctor [--json]
 
@@ -76,6 +77,15 @@ class Export:
 
 
 @dataclass(frozen=True)
+class Studio:
+    """Open a page, on this machine only, to watch agents reach goals and runs train."""
+
+    run: Annotated[Path | None, tyro.conf.Positional] = None
+    """The agent to begin with; by default the first of agents/ and runs/."""
+    port: int = 7860
+
+
+@dataclass(frozen=True)
 class Doctor:
     """Look at this machine: devices, versions, what is missing and how to get it, and a speed check."""
 
@@ -91,6 +101,7 @@ def main() -> None:
         "reproduce": _reproduce,
         "figures": _figures,
         "export": _export,
+        "studio": _studio,
         "bench": _bench,
         "doctor": _doctor,
     }
@@ -172,6 +183,17 @@ def _export(arguments: list[str]) -> None:
 
     wanted = tyro.cli(Export, args=arguments, prog="discern export")
     print(load(wanted.run).save(wanted.dest))
+
+
+def _studio(arguments: list[str]) -> None:
+    wanted = tyro.cli(Studio, args=arguments, prog="discern studio")
+    try:
+        from discern.studio.page import open_page
+    except ModuleNotFoundError as missing:
+        if missing.name != "gradio":
+            raise
+        raise UserError("the studio needs Gradio: uv sync --extra studio, or pip install 'discern[studio]'") from None
+    open_page(wanted.run, wanted.port)
 
 
 def _doctor(arguments: list[str]) -> None:

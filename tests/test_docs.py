@@ -32,4 +32,4 @@ def test_every_command_in_the_readme_is_one():
     commands = set(
         re.findall(r"discern ([a-z]+)", "\n".join(re.findall(r"```bash\n(.*?)```", DOCUMENTS[0].read_text(), re.S)))
     )
-    assert commands == {"train", "evaluate", "reproduce", "figures", "export", "bench", "doctor"}
+    assert commands == {"train", "evaluate", "reproduce", "figures", "export", "studio", "bench", "doctor"}

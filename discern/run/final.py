@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from discern.evaluation.achievement import Score
 from discern.evaluation.goal_sets import GoalSet
@@ -30,6 +31,19 @@ def save_final(folder: RunFolder, goals: GoalSet, score: Score) -> None:
     with unfinished.open("wb") as file:
         final = Final(success, goals.images, score.final_images, score.average_images, score.by_goal)
         np.savez_compressed(file, **final._asdict())
+    os.replace(unfinished, path)
+
+
+def save_strip(goals: np.ndarray, achieved: np.ndarray, path: Path) -> None:
+    """Some of the goals above what was achieved, [M, H, W, 3] each, for those who watch a run; quick, and put in
+    place by one rename."""
+    chosen = np.linspace(0, len(goals) - 1, min(10, len(goals))).round().astype(int)
+    edge = max(1, goals.shape[1] // 24)
+    framing = ((0, 0), (edge, edge), (edge, edge), (0, 0))
+    framed = [np.pad(images[chosen], framing, constant_values=255) for images in (goals, achieved)]
+    rows = [np.concatenate(images, axis=1) for images in framed]
+    unfinished = path.with_suffix(".tmp")
+    Image.fromarray(np.concatenate(rows)).save(unfinished, "PNG")
     os.replace(unfinished, path)
 
 

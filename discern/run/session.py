@@ -16,7 +16,7 @@ from discern.envs import is_host, make_scored_env
 from discern.evaluation.achievement import Score, evaluator
 from discern.evaluation.goal_sets import goal_set
 from discern.run.actor import Collector
-from discern.run.final import save_final
+from discern.run.final import save_final, save_strip
 from discern.run.folder import RunFolder
 from discern.run.metrics import Metrics, Rates
 from discern.run.state import TrainState, diverged, save_state
@@ -162,5 +162,7 @@ class Session:
         if score is not None and score.success is not None:
             row["random"] = state.random_success
             row |= {"success": score.success, "per_dimension": score.per_dimension}
+        if score is not None:
+            save_strip(self.goals.images, score.final_images, self.folder.path / "goals.png")
         metrics.write(row)
         self.last_log = time.monotonic()

@@ -10,6 +10,7 @@ from PIL import Image
 
 from discern.agent.learner import Learner
 from discern.agent.policy import act, begin_pursuit
+from discern.agent.rewards.discern import embed
 from discern.config import Config
 from discern.envs import Env, is_host, make_env
 from discern.envs.base import EnvSpec, Hosted
@@ -50,7 +51,13 @@ class Agent:
             decoys = Frames(imitator.features(params, some), some)
             return self.learner.reward.reward(params["reward"], achieved, wanted, decoys)
 
-        self._choose, self._reward = choose, reward
+        @jax.jit
+        def embedded(params, images):
+            features, teacher = imitator.features(params, images), params["reward"]
+            layer = teacher.get("encoder", teacher)
+            return embed(layer, features) if "kernel" in layer else features
+
+        self._choose, self._reward, self._embed = choose, reward, embedded
         self._features = jax.jit(imitator.features)
 
     def pursue(self, goal: np.ndarray) -> "Pursuer":
@@ -89,6 +96,10 @@ class Agent:
             raise UserError(f"many images at once must be uint8 [..., {', '.join(map(str, self.spec.image_shape))}]")
         rewards = np.asarray(self._reward(self.params, jnp.asarray(observation), jnp.asarray(goal)))
         return rewards if many else rewards[0]
+
+    def embed(self, images: np.ndarray) -> np.ndarray:
+        """The teacher's embedding of images, uint8 [M, H, W, 3] → [M, E]; the torso's features where it has none."""
+        return np.asarray(self._embed(self.params, jnp.asarray(images)))
 
     def save(self, path: str | Path) -> Path:
         """Writes the agent alone into a new folder, small enough to hand on; `load` reads it."""
