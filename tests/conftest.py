@@ -6,9 +6,11 @@ import tempfile
 
 import pytest
 
-COMPILED = tempfile.mkdtemp(prefix="discern-compiled-")
-os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED  # tests and the processes they start compile the same programs
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ  # workers inherit the environment of the process that started them
+if not IS_WORKER:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="discern-compiled-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+COMPILED = os.environ["JAX_COMPILATION_CACHE_DIR"]  # tests and the processes they start compile the same programs
 
 from discern.config import Config, preset, replace  # noqa: E402
 
@@ -31,7 +33,8 @@ TINY = {
 
 
 def pytest_unconfigure() -> None:
-    shutil.rmtree(COMPILED, ignore_errors=True)
+    if not IS_WORKER:
+        shutil.rmtree(COMPILED, ignore_errors=True)
 
 
 @pytest.fixture
