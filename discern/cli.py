@@ -29,8 +29,8 @@ class Evaluate:
     """Score a run on a fixed set of held-out goals, the random policy beside it."""
 
     run: Annotated[Path, tyro.conf.Positional]
-    goals: str = "even"
-    """The goal set."""
+    goals: str | None = None
+    """The goal set; by default the world's usual one."""
     trials: int = 20
     """Attempts at each goal."""
     count: int = 100

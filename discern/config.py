@@ -135,11 +135,30 @@ class AtariConfig:
 
 
 @dataclass(frozen=True)
+class GymConfig:
+    """Gymnasium environments: gym/ID, or module:factory for a callable that makes one."""
+
+    frame_skip: int = 1
+    """Frames that every action is played for."""
+    size: int = 84
+    """Images are shrunk to this many pixels a side."""
+    render: bool = False
+    """See what the environment renders, even where its observations are images."""
+    score: tuple[str, ...] = ()
+    """What success is measured on, each as name:low:high or name:low:high:wraps; a name is a key of `info`, or
+    observation[0], observation[1], …"""
+    make_args: str = "{}"
+    """Arguments for gymnasium.make or the factory, as a JSON object."""
+    step_timeout: float = 30.0
+    """Seconds after which an environment that does not answer is given up."""
+
+
+@dataclass(frozen=True)
 class Config:
     """A whole run. A budget of 0 is no limit; `steps` counts agent steps over all environments."""
 
     env: Annotated[str, tyro.conf.Positional] = "arena"
-    """The world: arena, arena/84, watermaze, atari/seaquest, lab/rooms_watermaze, …"""
+    """The world: arena, arena/84, watermaze, atari/seaquest, lab/rooms_watermaze, gym/CarRacing-v3, my_module:factory, …"""
     seed: int = 0
     steps: int = 0
     minutes: float = 0.0
@@ -160,6 +179,7 @@ class Config:
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     actor: ActorConfig = field(default_factory=ActorConfig)
     atari: AtariConfig = field(default_factory=AtariConfig)
+    gym: GymConfig = field(default_factory=GymConfig)
 
     def __post_init__(self):
         problem = _first_problem(self)
@@ -180,6 +200,9 @@ def _first_problem(config: Config) -> str | None:
         "learner.discount must lie in [0, 1]": 0 <= learner.discount <= 1,
         "learner.average_decay must lie in [0, 1)": 0 <= learner.average_decay < 1,
         "atari.sticky must lie in [0, 1)": 0 <= config.atari.sticky < 1,
+        "gym.frame_skip must be at least 1": config.gym.frame_skip >= 1,
+        "gym.size must be at least 8": config.gym.size >= 8,
+        "gym.step_timeout must be above 0": config.gym.step_timeout > 0,
         "reward.sharpness must be above 0": config.reward.sharpness > 0,
         "relabel.p_hindsight must lie in [0, 1]": 0 <= relabel.p_hindsight <= 1,
         "relabel.goals must name at least one kind of goal": len(relabel.goals) >= 1,
@@ -214,6 +237,16 @@ FIRST_PERSON: dict[str, Any] = {
     "network.channels": (32, 64),
 }
 
+GYM: dict[str, Any] = {
+    "minutes": 10.0,
+    "actor.environments": 32,
+    "actor.horizon": 50,
+    "replay_capacity": 5_000,
+    "evaluate_every": 100_000,
+    "evaluation_goals": 32,
+    "network.channels": (32, 64),
+}
+
 SIZES: dict[str, dict[str, Any]] = {
     "arena": {
         "steps": 640_000,
@@ -239,6 +272,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "atari": {"minutes": 10.0, "replay_capacity": 20_000, "evaluate_every": 1_000_000, "network.channels": (32, 64)},
     "watermaze": FIRST_PERSON,
     "lab": FIRST_PERSON | {"actor.environments": 32},  # each is a process
+    "gym": GYM,
+    "gym/CarRacing-v3": GYM | {"gym.frame_skip": 4},
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 
@@ -254,9 +289,15 @@ FAST_IN: dict[str, dict[str, Any]] = {
 }
 
 
+def suite_of(env: str) -> str:
+    """The family of a world: what comes before the slash; of module:factory, gym."""
+    suite = env.split("/")[0]
+    return "gym" if ":" in suite else suite
+
+
 def preset(env: str, name: ConfigName = "fast") -> Config:
     """The configuration `name`, sized for the world `env`: what is said of a world, or else of its suite."""
-    suite = env.split("/")[0]
+    suite = suite_of(env)
     changes = SIZES.get(env, SIZES.get(suite, {}))
     if name == "fast":
         changes = FAST | changes | FAST_IN.get(env, FAST_IN.get(suite, {}))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from typing_extensions import TypeIs
 
-from discern.config import Config
+from discern.config import Config, preset, suite_of
 from discern.envs.arena import Arena
 from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
 from discern.envs.counting import Counting
@@ -33,6 +33,10 @@ def make_env(name: str, n: int = 1, config: Config | None = None) -> Env:
         from discern.envs.lab import Lab
 
         return Lab(game, n)
+    if suite_of(name) == "gym":
+        from discern.envs.gymnasium import Gym
+
+        return Gym(name, n, config or preset(name))
     return _device_env(name)
 
 
@@ -47,6 +51,10 @@ def make_scored_env(name: str, n: int = 1, config: Config | None = None) -> Scor
         from discern.envs.lab import ScoredLab
 
         return ScoredLab(game, n)
+    if suite_of(name) == "gym":
+        from discern.envs.gymnasium import scored_gym
+
+        return scored_gym(name, n, config or preset(name))
     return _device_env(name)
 
 
@@ -59,6 +67,7 @@ def make_host_env(name: str, n: int, config: Config | None = None) -> HostEnv:
 def _device_env(name: str) -> DeviceEnv:
     if name not in WORLDS:
         known = [*sorted(WORLDS), "atari/seaquest", "atari/montezuma_revenge", "atari/…", "lab/rooms_watermaze"]
+        known += ["gym/CarRacing-v3", "gym/…", "my_module:factory"]
         raise UserError(f"there is no world '{name}'; there are: {', '.join(known)}")
     return WORLDS[name]()
 

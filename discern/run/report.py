@@ -17,13 +17,13 @@ from discern.types import UserError
 
 def evaluate(
     run: str | Path,
-    goals: str = "even",
+    goals: str | None = None,
     trials: int = 20,
     count: int = 100,
     seed: int = 0,
     figure: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it.
+    """Scores a run's newest checkpoint on a fixed goal set, by default the world's usual one, the random policy beside it.
 
     `figure` is where to draw goals above the average of what was achieved.
     """
@@ -35,7 +35,7 @@ def evaluate(
     agent = load(run)
     if not agent.spec.dimensions:
         raise UserError(
-            f"{agent.spec.name} has no success rate, because where its avatar is is not known; "
+            f"{agent.spec.name} has no success rate, because {agent.spec.unscored}; "
             f"train and look at the run's goals.png"
         )
     env = make_scored_env(agent.config.env, count, agent.config)

@@ -97,7 +97,7 @@ class Session:
         draw_goals(self.goals, score, self.folder.path / "goals.png")
         if self.final_trials > 1:
             draw_averages(self.goals, score.average_images, self.folder.path / "averages.png")
-        reached = f"no success rate, because where {self.config.env}'s avatar is is not known"
+        reached = f"{self.config.env} has no success rate, because {self.env.spec.unscored}"
         if score.success is not None:
             reached = (
                 f"{score.success:.1%} of {len(self.goals.images)} held-out goals reached "
@@ -108,7 +108,8 @@ class Session:
 
     def run(self, metrics: Metrics, stop: Stop) -> None:
         """Turn after turn; a checkpoint at the end, and no older than `checkpoint_seconds` before it."""
-        if self.state.random_success < 0:
+        scored = bool(self.env.spec.dimensions)
+        if scored and self.state.random_success < 0:
             random = self.evaluate(self.state.learner.agent, self.goals, self.final_trials, epsilon=1.0)
             self.state = self.state._replace(random_success=random.success or 0.0)
         while not self.finished() and stop.signal is None:
@@ -118,7 +119,7 @@ class Session:
                 self.compile_seconds = time.monotonic() - self.began
             now = time.monotonic()
             self.state = self.state._replace(seconds=self.seconds_before + now - self.began)
-            evaluation_due = self.config.evaluate_every and self.state.steps >= self.evaluate_at
+            evaluation_due = scored and self.config.evaluate_every and self.state.steps >= self.evaluate_at
             if learned and (evaluation_due or now - self.last_log >= self.config.log_seconds):
                 self.log(metrics, learned, self.score() if evaluation_due else None)
             if now - self.last_save >= self.config.checkpoint_seconds:
