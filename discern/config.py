@@ -158,7 +158,8 @@ class Config:
     """A whole run. A budget of 0 is no limit; `steps` counts agent steps over all environments."""
 
     env: Annotated[str, tyro.conf.Positional] = "arena"
-    """The world: arena, arena/84, watermaze, atari/seaquest, lab/rooms_watermaze, gym/CarRacing-v3, my_module:factory, …"""
+    """The world: arena, arena/84, watermaze, atari/seaquest, lab/rooms_watermaze, gym/CarRacing-v3,
+    my_module:factory, …"""
     seed: int = 0
     steps: int = 0
     minutes: float = 0.0
@@ -237,14 +238,18 @@ FIRST_PERSON: dict[str, Any] = {
     "network.channels": (32, 64),
 }
 
-GYM: dict[str, Any] = {
+GYM: dict[str, Any] = {  # for a first try on a laptop, where every step costs milliseconds
     "minutes": 10.0,
-    "actor.environments": 32,
-    "actor.horizon": 50,
-    "replay_capacity": 5_000,
-    "evaluate_every": 100_000,
+    "actor.environments": 16,
+    "actor.horizon": 25,
+    "actor.warm_up": 10,
+    "goal_buffer.capacity": 256,
+    "replay_capacity": 2_000,
+    "evaluate_every": 20_000,
     "evaluation_goals": 32,
     "network.channels": (32, 64),
+    "network.kernels": (6, 2),  # equal to the strides: matrix products on a CPU
+    "network.strides": (6, 2),
 }
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -273,7 +278,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "watermaze": FIRST_PERSON,
     "lab": FIRST_PERSON | {"actor.environments": 32},  # each is a process
     "gym": GYM,
-    "gym/CarRacing-v3": GYM | {"gym.frame_skip": 4},
+    "gym/CarRacing-v3": GYM | {"gym.frame_skip": 4, "actor.warm_up": 5, "evaluation_goals": 16},
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 
@@ -286,6 +291,7 @@ FAST_IN: dict[str, dict[str, Any]] = {
         "goal_buffer.closeness": "nearest",
         "learner.replay_ratio": 8.0,
     },
+    "gym": {"learner.batch": 32, "learner.replay_ratio": 8.0},
 }
 
 

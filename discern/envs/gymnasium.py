@@ -25,7 +25,7 @@ from discern.envs.base import Dimension, EnvSpec, HostStep
 from discern.types import UserError
 
 WORLDS_PER_PROCESS = 4  # at least; a process costs half a second
-SCORED_AT_ONCE = 16  # or as many as there are cores
+SCORED_AT_ONCE = 32  # or as many as there are cores
 GOAL_SEED = 20_190_506
 P_NEW_ACTION = 0.25  # random play that makes goals keeps an action for four steps on average, so that it gets somewhere
 LENGTH = struct.Struct("<Q")
@@ -59,11 +59,16 @@ class Gym:
         count = max(1, min(cores(), n // WORLDS_PER_PROCESS))
         sizes = [(n + i) // count for i in range(count)]
         self._splits = np.cumsum(sizes)[:-1]
-        self._shares = [Process(name, settings, config.gym.step_timeout) for _ in sizes]
-        for share, size in zip(self._shares, sizes, strict=True):
-            for i in range(size):
-                share.ask("add", share is self._shares[0] and i == 0)
-        actions = {answer for i in range(max(sizes)) for answer in self._answers([s > i for s in sizes])}
+        self._shares = [Process(name, settings, config.gym.step_timeout)]
+        self._shares[0].ask("add", True)  # what cannot work is known before there are more
+        actions = set(self._answers())
+        self._shares += [Process(name, settings, config.gym.step_timeout) for _ in sizes[1:]]
+        missing = [sizes[0] - 1, *sizes[1:]]
+        for share, size in zip(self._shares, missing, strict=True):
+            for _ in range(size):
+                share.ask("add", False)
+        for i in range(max(missing)):
+            actions |= set(self._answers([size > i for size in missing]))
         if len(actions) > 1:
             self.kill()
             raise UserError(f"{name} has now one number of actions, now another: {sorted(actions)}")
@@ -161,9 +166,7 @@ class Process:
 
     def _say(self, what: Any) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(
-            BrokenPipeError, ValueError
-        ):  # it has ended, and the answer that does not come says so
+        with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended: no answer will come
             self._process.stdin.write(pickle.dumps(what))
 
     def answer(self) -> Any:

@@ -70,9 +70,9 @@ class World:
         return self._image(observation), self._measures(observation), is_first, self._over
 
     def _image(self, observation: Any) -> np.ndarray:
-        image = observation if self._from_observation else self._env.render()
+        image = observation if self._from_observation else self._rendered()
         if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-            got = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
+            got = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else repr(image)[:40]
             raise RefusedError(
                 f"shows no pixels: it must observe uint8 [height, width, 3] or render it in the mode rgb_array, but "
                 f"it {'observed' if self._from_observation else 'rendered'} {got}"
@@ -80,6 +80,12 @@ class World:
         if image.shape[:2] == (self._size, self._size):
             return image.copy()
         return cv2.resize(image, (self._size, self._size), interpolation=cv2.INTER_AREA)
+
+    def _rendered(self) -> Any:
+        try:
+            return self._env.render()
+        except NotImplementedError:
+            return None
 
     def _measures(self, observation: Any) -> np.ndarray:
         values = [measure(name, observation, self._info) for name in self._scored]
@@ -122,7 +128,7 @@ class Worlds:
 def make(name: str, make_args: dict[str, Any]) -> gymnasium.Env:
     """The registered environment of `gym/…`, or what the factory of `module:factory` makes."""
     if name.startswith("gym/"):
-        wanted = {"render_mode": "rgb_array", "disable_env_checker": True} | make_args
+        wanted: dict[str, Any] = {"render_mode": "rgb_array", "disable_env_checker": True} | make_args
         try:
             return gymnasium.make(name.removeprefix("gym/"), **wanted)
         except TypeError as error:

@@ -23,9 +23,10 @@ def evaluate(
     seed: int = 0,
     figure: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Scores a run's newest checkpoint on a fixed goal set, by default the world's usual one, the random policy beside it.
+    """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it.
 
-    `figure` is where to draw goals above the average of what was achieved.
+    `goals` is the world's usual set unless named; `figure` is where to draw goals above the average of what was
+    achieved.
     """
     if trials < 1 or count < 1:
         raise UserError("trials and goals must be at least 1")

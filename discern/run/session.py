@@ -19,7 +19,7 @@ from discern.run.actor import Collector
 from discern.run.folder import RunFolder
 from discern.run.metrics import Metrics, Rates
 from discern.run.state import TrainState, diverged, save_state
-from discern.types import StoppedError
+from discern.types import StoppedError, UserError
 
 
 class Turns(Protocol):
@@ -90,7 +90,6 @@ class Session:
                 score = self.score(self.final_trials)
                 self.log(metrics, {}, score)
         finally:
-            self.loop.collector.close()
             if is_host(self.env):
                 self.env.close()
         draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
@@ -117,6 +116,8 @@ class Session:
             if learned and not self.compile_seconds:
                 jax.block_until_ready(learned)
                 self.compile_seconds = time.monotonic() - self.began
+            if not self.state.learning:
+                self.refuse_if_nothing_lasts()
             now = time.monotonic()
             self.state = self.state._replace(seconds=self.seconds_before + now - self.began)
             evaluation_due = scored and self.config.evaluate_every and self.state.steps >= self.evaluate_at
@@ -125,6 +126,14 @@ class Session:
             if now - self.last_save >= self.config.checkpoint_seconds:
                 self.save()
         self.save()
+
+    def refuse_if_nothing_lasts(self) -> None:
+        """Episodes that all end before a goal's time is up leave nothing to learn from."""
+        actor, counts = self.config.actor, self.loop.collector.counts(self.state.collecting)
+        if counts["trajectories"] == 0 and counts["dropped"] >= 20 * actor.environments:
+            raise UserError(
+                f"no episode of {self.config.env} has lasted {actor.horizon} steps: choose a smaller --actor.horizon"
+            )
 
     def finished(self) -> bool:
         return self.budget_spent() >= 1.0

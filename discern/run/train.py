@@ -2,6 +2,7 @@
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import jax
@@ -81,6 +82,10 @@ class Loop:
         )
         return state, metrics
 
+    def close(self) -> None:
+        self.collector.close()
+        self.thread.shutdown()
+
     def batches(self, memory: Memory, key: PRNGKey, calls: int) -> list[Batch]:
         """What the updates of one turn train on."""
         drawn = []
@@ -125,9 +130,9 @@ def train(config: Config, run: str | Path | None = None, console: Console | None
     """Trains a new agent and returns its run folder."""
     console = console or Console()
     console.print(f"making {config.actor.environments} environments of {config.env} …")
-    loop = Loop(config)
-    folder = new_folder(run, config)
-    return Session(loop, loop.start(), folder, console).spend()
+    with closing(Loop(config)) as loop:
+        folder = new_folder(run, config)
+        return Session(loop, loop.start(), folder, console).spend()
 
 
 def resume(
@@ -135,6 +140,6 @@ def resume(
 ) -> Path:
     """Goes on from the newest checkpoint of a run, if wanted with another budget."""
     folder, config = resumed_folder(run, steps, minutes)
-    loop = Loop(config)
-    state = restore_state(folder, loop.start())
-    return Session(loop, state, folder, console or Console(), resumed=True).spend()
+    with closing(Loop(config)) as loop:
+        state = restore_state(folder, loop.start())
+        return Session(loop, state, folder, console or Console(), resumed=True).spend()
