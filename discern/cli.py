@@ -17,6 +17,7 @@ USAGE = """discern learns to bring about any goal image, with no reward and no d
   discern train [ENV] [--config fast|paper] [--run DIR] [--steps N] [--minutes M] [--seed S] [--any.field VALUE]
   discern train --resume RUN [--steps N] [--minutes M]
   discern evaluate RUN [--goals SET] [--trials N] [--figure PNG] [--json]
+  discern record RUN --out VIDEO [--goal IMAGE | --goals N]
   discern export RUN DEST
   discern bench [ENV] [--seconds S] [--json] [--any.field VALUE]
   discern doctor [--json]
@@ -43,6 +44,22 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class Record:
+    """Film the agent of a run: the goal beside the world, and the learned reward below."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    out: Path
+    """The video: a .mp4 or .gif."""
+    goal: Path | None = None
+    """An image to pursue."""
+    goals: int | None = None
+    """How many goals of the world's goal set to pursue, spread over it; 4 where no image is named."""
+    fps: int = 10
+    """Frames, which are agent steps, a second."""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Export:
     """Write a run's agent alone, without what only training needs, into a new folder."""
 
@@ -60,7 +77,14 @@ class Doctor:
 
 def main() -> None:
     """Runs the command; what the user can mend is one sentence on standard error and exit code 2."""
-    commands = {"train": _train, "evaluate": _evaluate, "export": _export, "bench": _bench, "doctor": _doctor}
+    commands = {
+        "train": _train,
+        "evaluate": _evaluate,
+        "record": _record,
+        "export": _export,
+        "bench": _bench,
+        "doctor": _doctor,
+    }
     name, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
     if name not in commands:
         print(USAGE)
@@ -117,6 +141,14 @@ def _evaluate(arguments: list[str]) -> None:
     print(f"{'whole goal':>12}  {report['success']:7.1%}  {report['random']:7.1%}")
     for name, share in report["per_dimension"].items():
         print(f"{name:>12}  {share:7.1%}  {report['random_per_dimension'][name]:7.1%}")
+
+
+def _record(arguments: list[str]) -> None:
+    from discern.run.record import record
+
+    wanted = tyro.cli(Record, args=arguments, prog="discern record")
+    filmed = record(wanted.run, wanted.out, wanted.goal, wanted.goals, wanted.fps, wanted.seed)
+    print(f"{wanted.out}: {filmed['frames']} frames, {filmed['goals']} goals, last reward {filmed['final_reward']:.2f}")
 
 
 def _export(arguments: list[str]) -> None:

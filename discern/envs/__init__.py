@@ -84,6 +84,7 @@ __all__ = [
     "EnvSpec",
     "HostEnv",
     "HostStep",
+    "Hosted",
     "ScoredEnv",
     "is_host",
     "make_env",
