@@ -28,6 +28,7 @@ WORLDS_PER_PROCESS = 4  # at least; a process costs half a second
 SCORED_AT_ONCE = 32  # or as many as there are cores
 GOAL_SEED = 20_190_506
 P_NEW_ACTION = 0.25  # random play that makes goals keeps an action for four steps on average, so that it gets somewhere
+START_SECONDS = 120.0
 LENGTH = struct.Struct("<Q")
 DOING = {"add": "being made", "reset": "resetting", "step": "stepping"}
 UNSCORED = "none of its quantities is named: train with --gym.score name:low:high for a key of its info"
@@ -150,14 +151,14 @@ class Process:
     """A process of environments, which ends when its input does, and is killed where it does not."""
 
     def __init__(self, name: str, settings: dict[str, Any], timeout: float):
-        self._name, self._timeout, self._doing = name, timeout, "starting"
+        self._name, self._timeout, self._doing, self._ready = name, timeout, "starting", ""
         command = [sys.executable, "-P", str(Path(__file__).with_name("gymnasium_process.py"))]
         quiet = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
         own = {"PYTHONPATH": os.pathsep.join(sys.path), "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=quiet | os.environ | own
         )
-        weakref.finalize(self, self._process.kill)
+        self.kill = weakref.finalize(self, _end, self._process)  # at the latest when nobody holds it, or at the exit
         self._say((name, settings))
 
     def ask(self, method: str, argument: Any) -> None:
@@ -171,7 +172,12 @@ class Process:
 
     def answer(self) -> Any:
         """What was asked for; a UserError where it failed, hangs or has died."""
-        until = time.monotonic() + self._timeout
+        if not self._ready:  # its own imports are no fault of the environment's
+            self._ready = self._receive(START_SECONDS)
+        return self._receive(self._timeout)
+
+    def _receive(self, seconds: float) -> Any:
+        until = time.monotonic() + seconds
         (length,) = LENGTH.unpack(self._read(LENGTH.size, until))
         went_well, answer = pickle.loads(self._read(length, until))
         if not went_well:
@@ -180,6 +186,8 @@ class Process:
 
     def _read(self, count: int, until: float) -> bytearray:
         assert self._process.stdout is not None
+        if self._process.stdout.closed:
+            raise UserError(f"{self._name} has ended")
         pipe = self._process.stdout.fileno()
         ready = select.poll()
         ready.register(pipe, select.POLLIN)
@@ -196,18 +204,18 @@ class Process:
             data += part
         return data
 
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
     def close(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
         self._process.stdin.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2.0)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._process.stdout.close()
+        self.kill()
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.kill()
+    with process:  # waits for it, and closes its pipes
+        pass
 
 
 def dimension(text: str) -> Dimension:

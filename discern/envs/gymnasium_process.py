@@ -1,7 +1,7 @@
 """Gymnasium environments in a process of their own, run as a script: nothing of discern is imported here.
 
 It is asked with pickled (method, argument) on its standard input and answers with (whether it went well, answer),
-each after its length in bytes. Interrupts are for the process that asks; this one ends when its input does.
+each after its length in bytes. Signals to stop are for the process that asks; this one ends when its input does.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import signal
 import struct
 import sys
 import traceback
-from typing import Any
+from typing import Any, BinaryIO
 
 import cv2
 import gymnasium
@@ -201,7 +201,8 @@ def failure(error: BaseException) -> str:
 
 def serve() -> None:
     """Does what it is told to, until its input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     cv2.setNumThreads(1)  # there is a process for each core
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull) as nothing:
@@ -209,6 +210,7 @@ def serve() -> None:
     os.dup2(2, 1)  # an environment may read and print as it likes
     sys.path.insert(0, os.getcwd())  # where a module of the user's own most likely lies
     worlds = Worlds(*pickle.load(requests))
+    _say(answers, (True, "ready"))
     while True:
         try:
             method, argument = pickle.load(requests)
@@ -222,9 +224,13 @@ def serve() -> None:
             answer = (False, str(refused))
         except BaseException as error:
             answer = (False, failure(error))
-        body = pickle.dumps(answer, protocol=5)
-        answers.write(LENGTH.pack(len(body)) + body)
-        answers.flush()
+        _say(answers, answer)
+
+
+def _say(answers: BinaryIO, answer: tuple[bool, Any]) -> None:
+    body = pickle.dumps(answer, protocol=5)
+    answers.write(LENGTH.pack(len(body)) + body)
+    answers.flush()
 
 
 if __name__ == "__main__":
