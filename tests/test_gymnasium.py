@@ -205,19 +205,29 @@ def test_what_cannot_work_is_refused_at_once(monkeypatch, capsys, tmp_path, line
     [
         ("Crashing", r"Crashing raised ValueError: the wheel came off \(tiny_worlds.py, line \d+\)"),
         ("Dying", "Dying died with exit code 7 while stepping"),
-        ("Hanging", "Hanging did not answer within 3 s while stepping.*--gym.step-timeout"),
     ],
 )
-def test_a_run_ends_with_a_sentence_and_leaves_nothing_running(tmp_path, kind, sentence):
-    settings = SMALL | {"gym.size": 16, "gym.step_timeout": 3.0, "actor.horizon": 8, "actor.environments": 8}
-    config = replace(preset(f"tiny_worlds:{kind}"), settings | {"actor.warm_up": 1})
+def test_a_failure_is_told_and_ends_every_process(opened, kind, sentence):
+    env = opened(f"tiny_worlds:{kind}", 8, size=16)
+    env.reset(0)
+    for _ in range(5):
+        env.send(np.zeros(8, np.int32))
+        env.recv()
+    env.send(np.zeros(8, np.int32))
     with pytest.raises(UserError, match=sentence):
-        train(config, tmp_path / "run", Console(quiet=True))
+        env.recv()
+    assert not processes()
+
+
+def test_a_run_that_hangs_ends_with_a_sentence_and_leaves_nothing_running(tmp_path):
+    settings = SMALL | {"gym.size": 18, "gym.step_timeout": 3.0, "actor.horizon": 8, "actor.environments": 8}
+    with pytest.raises(UserError, match=r"Hanging did not answer within 3 s while stepping.*--gym.step-timeout"):
+        train(replace(preset("tiny_worlds:Hanging"), settings), tmp_path / "run", Console(quiet=True))
     assert not processes()
 
 
 def test_episodes_that_are_too_short_are_told(tmp_path):
-    settings = SMALL | {"gym.size": 16, "gym.make_args": '{"length": 3}', "steps": 5000}
+    settings = SMALL | {"gym.size": 18, "gym.make_args": '{"length": 3}', "steps": 5000}
     with pytest.raises(
         UserError, match=r"no episode of tiny_worlds:Dot has lasted 5 steps: .* smaller --actor.horizon"
     ):
