@@ -291,7 +291,7 @@ FAST_IN: dict[str, dict[str, Any]] = {
         "goal_buffer.closeness": "nearest",
         "learner.replay_ratio": 8.0,
     },
-    "gym": {"learner.batch": 32, "learner.replay_ratio": 8.0},
+    "gym": {"network.centre": True, "learner.batch": 32, "learner.replay_ratio": 8.0},
 }
 
 
