@@ -19,6 +19,7 @@ USAGE = """discern learns to bring about any goal image, with no reward and no d
   discern evaluate RUN [--goals SET] [--trials N] [--figure PNG] [--json]
   discern reproduce all|FIGURE … [--budget MINUTES] [--seeds N] [--preset fast|paper|tiny] [--out DIR]
   discern figures RUN … [--out DIR]
+  discern record RUN --out VIDEO [--goal IMAGE | --goals N]
   discern export RUN DEST
   discern bench [ENV] [--seconds S] [--json] [--any.field VALUE]
   discern doctor [--json]
@@ -68,6 +69,22 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class Record:
+    """Film the agent of a run: the goal beside the world, and the learned reward below."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    out: Path
+    """The video: a .mp4 or .gif."""
+    goal: Path | None = None
+    """An image to pursue."""
+    goals: int | None = None
+    """How many goals of the world's goal set to pursue, spread over it; 4 where no image is named."""
+    fps: int = 10
+    """Frames, which are agent steps, a second."""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Export:
     """Write a run's agent alone, without what only training needs, into a new folder."""
 
@@ -90,6 +107,7 @@ def main() -> None:
         "evaluate": _evaluate,
         "reproduce": _reproduce,
         "figures": _figures,
+        "record": _record,
         "export": _export,
         "bench": _bench,
         "doctor": _doctor,
@@ -165,6 +183,14 @@ def _figures(arguments: list[str]) -> None:
     wanted = tyro.cli(Figures, args=arguments, prog="discern figures")
     for path in draw_runs(list(wanted.runs), wanted.out):
         print(path)
+
+
+def _record(arguments: list[str]) -> None:
+    from discern.run.record import record
+
+    wanted = tyro.cli(Record, args=arguments, prog="discern record")
+    filmed = record(wanted.run, wanted.out, wanted.goal, wanted.goals, wanted.fps, wanted.seed)
+    print(f"{wanted.out}: {filmed['frames']} frames, {filmed['goals']} goals, last reward {filmed['final_reward']:.2f}")
 
 
 def _export(arguments: list[str]) -> None:

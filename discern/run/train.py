@@ -3,6 +3,7 @@
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import jax
@@ -83,6 +84,10 @@ class Loop:
         )
         return state, metrics
 
+    def close(self) -> None:
+        self.collector.close()
+        self.thread.shutdown()
+
     def batches(self, memory: Memory, key: PRNGKey, calls: int) -> list[Batch]:
         """What the updates of one turn train on."""
         drawn = []
@@ -127,9 +132,9 @@ def train(config: Config, run: str | Path | None = None, console: Console | None
     """Trains a new agent and returns its run folder."""
     began, console = time.monotonic(), console or Console()
     console.print(f"making {config.actor.environments} environments of {config.env} …")
-    loop = Loop(config)
-    folder = new_folder(run, config)
-    return Session(loop, loop.start(), folder, console, began).spend()
+    with closing(Loop(config)) as loop:
+        folder = new_folder(run, config)
+        return Session(loop, loop.start(), folder, console, began).spend()
 
 
 def resume(
@@ -139,6 +144,6 @@ def resume(
     began = time.monotonic()
     folder, config = resumed_folder(run, steps, minutes)
     forget_final(folder)
-    loop = Loop(config)
-    state = restore_state(folder, loop.start())
-    return Session(loop, state, folder, console or Console(), began, resumed=True).spend()
+    with closing(Loop(config)) as loop:
+        state = restore_state(folder, loop.start())
+        return Session(loop, state, folder, console or Console(), began, resumed=True).spend()
