@@ -33,7 +33,7 @@ def test_data_flows_one_way():
 def test_the_house_stays_small():
     lengths = {file: len(file.read_text().splitlines()) for file in SOURCE.rglob("*.py")}
     assert max(lengths.values()) <= 400
-    assert sum(lengths.values()) <= 5000
+    assert sum(lengths.values()) <= 5500
     for file in lengths:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.FunctionDef):
