@@ -214,21 +214,24 @@ FIRST_PERSON: dict[str, Any] = {
     "network.channels": (32, 64),
 }
 
+ARENA: dict[str, Any] = {
+    "steps": 640_000,
+    "minutes": 9.0,
+    "actor.environments": 64,
+    "actor.horizon": 20,
+    "replay_capacity": 4096,
+    "evaluate_every": 50_000,
+    "network.channels": (32,),
+    "network.kernels": (4,),
+    "network.strides": (4,),
+    "network.features": 128,
+    "network.lstm": 128,
+    "network.time_units": 16,
+}
+
 SIZES: dict[str, dict[str, Any]] = {
-    "arena": {
-        "steps": 640_000,
-        "minutes": 9.0,
-        "actor.environments": 64,
-        "actor.horizon": 20,
-        "replay_capacity": 4096,
-        "evaluate_every": 50_000,
-        "network.channels": (32,),
-        "network.kernels": (4,),
-        "network.strides": (4,),
-        "network.features": 128,
-        "network.lstm": 128,
-        "network.time_units": 16,
-    },
+    "arena": ARENA,
+    "arena/12": ARENA | {"steps": 100_000, "actor.horizon": 10, "network.features": 64, "network.lstm": 64},
     "arena/84": {
         "steps": 2_500_000,
         "actor.horizon": 30,
@@ -244,6 +247,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
+    "arena/12": {"learner.learning_rate": 2e-3},
     "arena/84": {},
     "atari": {
         "network.centre": True,
