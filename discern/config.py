@@ -231,7 +231,7 @@ ARENA: dict[str, Any] = {
 
 SIZES: dict[str, dict[str, Any]] = {
     "arena": ARENA,
-    "arena/12": ARENA | {"steps": 100_000, "actor.horizon": 10, "network.features": 64, "network.lstm": 64},
+    "arena/16": ARENA | {"steps": 300_000, "actor.horizon": 14, "network.features": 64, "network.lstm": 64},
     "arena/84": {
         "steps": 2_500_000,
         "actor.horizon": 30,
@@ -247,7 +247,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
-    "arena/12": {"learner.learning_rate": 2e-3},
+    "arena/16": {"learner.learning_rate": 2e-3},
     "arena/84": {},
     "atari": {
         "network.centre": True,
