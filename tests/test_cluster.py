@@ -1,5 +1,6 @@
 """Real Ray clusters of three nodes: runs that learn, lose actors and a node, and say what is wrong."""
 
+import functools
 import json
 import os
 import signal
@@ -111,7 +112,7 @@ def test_turns_weights_goals_and_back_pressure(loop):
         assert loop.crew.updates - loop.crew.published_at <= 2 * loop.crew.a_round
         assert int(state.learner.updates) - before <= loop.crew.a_round // 2
     assert 0 < max(lags) <= loop.parameter_lag()
-    assert int(state.learner.updates) == loop.crew.updates > 40
+    assert int(state.learner.updates) == loop.crew.updates > 20
     assert loop.crew.published[2] > 0  # the goals were published anew
     assert (np.asarray(state.memory.goals.images) != first).any()
 
@@ -219,7 +220,7 @@ class TestSentences:
 
     def test_no_cluster_to_be_found(self, tiny, monkeypatch, tmp_path):
         monkeypatch.delenv("RAY_ADDRESS", raising=False)
-        monkeypatch.setattr("ray._private.services.find_gcs_addresses", lambda *_, **__: set())
+        monkeypatch.setattr("ray._private.services.find_gcs_addresses", functools.cache(lambda *_, **__: set()))
         monkeypatch.setattr("ray._private.utils.read_ray_address", lambda *_, **__: None)
         with pytest.raises(UserError, match="no Ray cluster found at auto: start one with `ray start --head`"):
             cluster.train(tiny, "auto", 2)
