@@ -36,6 +36,14 @@ def rate(call: Callable[[], int], seconds: float) -> float:
     return done / (time.perf_counter() - began)
 
 
+def rate_of_a_core(call: Callable[[], int], seconds: float) -> float:
+    """The same by the processor's time, which others on the machine do not take part in."""
+    began, spent, done = time.perf_counter(), time.process_time(), 0
+    while time.perf_counter() - began < seconds:
+        done += call()
+    return done / (time.process_time() - spent)
+
+
 def main(wanted: Benchmark) -> None:
     config = replace(preset(wanted.env), {"evaluate_every": 0})
     with connect("local", wanted.actors) as actors, ThreadPoolExecutor(actors) as threads:
@@ -70,6 +78,7 @@ def main(wanted: Benchmark) -> None:
             busy()
         while not all(player.turn(params, goals, 0).batches for player in players):
             continue
+        steps_of_a_core = rate_of_a_core(lambda: players[0].turn(params, goals, 0).steps, wanted.seconds / 2)
         pairs = []
         for _ in range(wanted.rounds):
             one = rate(in_one_process, wanted.seconds / wanted.rounds)
@@ -95,6 +104,7 @@ def main(wanted: Benchmark) -> None:
             "ray_steps_per_second": round(sum(ray for ray, _ in pairs) / len(pairs)),
             "one_process_steps_per_second": round(sum(one for _, one in pairs) / len(pairs)),
             "ray_over_one_process": round(sum(ray for ray, _ in pairs) / sum(one for _, one in pairs), 3),
+            "actor_steps_per_core_second": round(steps_of_a_core),
             "ratios": [round(ray / one, 3) for ray, one in pairs],
             "updates_per_second": round(rate(learn, wanted.seconds / 2), 1),
             "publish_milliseconds": round(1000 / rate(broadcast, wanted.seconds / 2), 2),

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-os.environ |= {"RAY_AUTH_TOKEN": "0" * 64, "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+from discern.run.ray_cluster import SETTINGS, connect
+
+os.environ |= {"RAY_AUTH_TOKEN": "0" * 64} | SETTINGS
 
 import ray
 from ray.cluster_utils import Cluster
@@ -25,7 +27,6 @@ from discern.run import cluster
 from discern.run.cluster import ClusterLoop
 from discern.run.folder import RunFolder
 from discern.run.player import Player, ladder, share_of
-from discern.run.ray_cluster import connect
 from discern.run.train import resume
 from discern.types import LostError, UserError
 
