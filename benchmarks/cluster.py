@@ -24,6 +24,11 @@ class Benchmark:
     env: str = "arena/16"
     actors: int = 2
     seconds: float = 10.0
+    environments: int = 0
+    """Of all actors; 0: the world's own number."""
+    replay_capacity: int = 0
+    learner: bool = True
+    """Time the learner too."""
     rounds: int = 3
     """Ray and one process are timed by turns, this many times each."""
 
@@ -45,7 +50,14 @@ def rate_of_a_core(call: Callable[[], int], seconds: float) -> float:
 
 
 def main(wanted: Benchmark) -> None:
-    config = replace(preset(wanted.env), {"evaluate_every": 0})
+    config = preset(wanted.env)
+    config = replace(
+        config,
+        {
+            "actor.environments": wanted.environments or config.actor.environments,
+            "replay_capacity": wanted.replay_capacity or config.replay_capacity,
+        },
+    )
     with connect("local", wanted.actors) as actors, ThreadPoolExecutor(actors) as threads:
         loop = ClusterLoop(config, actors, Console(quiet=True))
         state = loop.start()
@@ -96,7 +108,8 @@ def main(wanted: Benchmark) -> None:
             loop.crew.publish(state.learner.params, state.memory.goals)
             return 1
 
-        learn()
+        if wanted.learner:
+            learn()
         report = {
             "env": wanted.env,
             "actors": actors,
@@ -106,7 +119,7 @@ def main(wanted: Benchmark) -> None:
             "ray_over_one_process": round(sum(ray for ray, _ in pairs) / sum(one for _, one in pairs), 3),
             "actor_steps_per_core_second": round(steps_of_a_core),
             "ratios": [round(ray / one, 3) for ray, one in pairs],
-            "updates_per_second": round(rate(learn, wanted.seconds / 2), 1),
+            "updates_per_second": round(rate(learn, wanted.seconds / 2), 1) if wanted.learner else None,
             "publish_milliseconds": round(1000 / rate(broadcast, wanted.seconds / 2), 2),
             "parameter_bytes": sum(leaf.nbytes for leaf in jax.tree.leaves(params)),
             "batch_bytes": sum(leaf.nbytes for leaf in jax.tree.leaves(batch)),
