@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import tyro
 from rich.console import Console
 
-from discern.config import preset, replace
+from discern.config import Config, preset, replace
 from discern.run.cluster import ClusterLoop
 from discern.run.player import Player
 from discern.run.ray_cluster import connect
@@ -29,6 +30,8 @@ class Benchmark:
     replay_capacity: int = 0
     learner: bool = True
     """Time the learner too."""
+    actor_only: bool = False
+    """Time one actor by the processor's time, without Ray, and nothing else."""
     rounds: int = 3
     """Ray and one process are timed by turns, this many times each."""
 
@@ -49,6 +52,24 @@ def rate_of_a_core(call: Callable[[], int], seconds: float) -> float:
     return done / (time.process_time() - spent)
 
 
+def actor_alone(config: Config, wanted: Benchmark) -> dict[str, Any]:
+    """Acting, drawing and relabelling of one actor, on one core's time."""
+    player = Player(config, 0, 1)
+    goals = player.start().images
+    params = player.collector.imitator.init(jax.random.key(0))
+    while not player.turn(params, goals, 0).batches:
+        continue
+    steps = rate_of_a_core(lambda: player.turn(params, goals, 0).steps, wanted.seconds)
+    player.collector.close()
+    return {
+        "env": wanted.env,
+        "environments": config.actor.environments,
+        "replay_ratio": config.learner.replay_ratio,
+        "actor_steps_per_core_second": round(steps),
+        "machine": machine(),
+    }
+
+
 def main(wanted: Benchmark) -> None:
     config = preset(wanted.env)
     config = replace(
@@ -60,6 +81,9 @@ def main(wanted: Benchmark) -> None:
             "replay_capacity": wanted.replay_capacity or config.replay_capacity,
         },
     )
+    if wanted.actor_only:
+        print(json.dumps(actor_alone(config, wanted)))
+        return
     with connect("local", wanted.actors) as actors, ThreadPoolExecutor(actors) as threads:
         loop = ClusterLoop(config, actors, Console(quiet=True))
         state = loop.start()
