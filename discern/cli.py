@@ -16,6 +16,7 @@ USAGE = """discern learns to bring about any goal image, with no reward and no d
 
   discern train [ENV] [--config fast|paper] [--run DIR] [--steps N] [--minutes M] [--seed S] [--any.field VALUE]
   discern train --resume RUN [--steps N] [--minutes M]
+  discern train … --cluster local|auto|HOST:PORT [--actors N]
   discern evaluate RUN [--goals SET] [--trials N] [--figure PNG] [--json]
   discern reproduce all|FIGURE … [--budget MINUTES] [--seeds N] [--preset fast|paper|tiny] [--out DIR]
   discern figures RUN … [--out DIR]
@@ -135,16 +136,20 @@ def main() -> None:
 
 
 def _train(arguments: list[str]) -> None:
+    from discern.run import cluster, train
+
     if "--resume" in arguments:
-        from discern.run.train import resume
-
-        wanted = tyro.cli(Resume, args=arguments, prog="discern train")
-        resume(wanted.resume, wanted.steps, wanted.minutes)
+        again = tyro.cli(Resume, args=arguments, prog="discern train")
+        if again.cluster:
+            cluster.resume(again.resume, again.cluster, again.actors, again.steps, again.minutes)
+        else:
+            train.resume(again.resume, again.steps, again.minutes)
         return
-    from discern.run.train import train
-
     wanted = _configured(Train, arguments, "discern train")
-    train(wanted.settings, wanted.run)
+    if wanted.cluster:
+        cluster.train(wanted.settings, wanted.cluster, wanted.actors, wanted.run)
+    else:
+        train.train(wanted.settings, wanted.run)
 
 
 def _bench(arguments: list[str]) -> None:
@@ -220,6 +225,10 @@ class Train:
     """fast: whatever reaches the goals soonest; paper: every value the paper gives."""
     run: Path | None = None
     """The run's folder; runs/… by default."""
+    cluster: str = ""
+    """Act on a Ray cluster: local starts one on this machine, auto finds the one it belongs to, or HOST:PORT."""
+    actors: int = 0
+    """Processes that act on the cluster, a core each; 0: one for each core but one."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +238,9 @@ class Resume:
     resume: Path
     steps: int | None = None
     minutes: float | None = None
+    cluster: str = ""
+    """Go on with actors on a Ray cluster: local, auto or HOST:PORT."""
+    actors: int = 0
 
 
 @dataclass(frozen=True)

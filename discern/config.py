@@ -253,21 +253,24 @@ GYM: dict[str, Any] = {  # for a first try on a laptop, where every step costs m
     "network.strides": (6, 2),
 }
 
+ARENA: dict[str, Any] = {
+    "steps": 640_000,
+    "minutes": 9.0,
+    "actor.environments": 64,
+    "actor.horizon": 20,
+    "replay_capacity": 4096,
+    "evaluate_every": 50_000,
+    "network.channels": (32,),
+    "network.kernels": (4,),
+    "network.strides": (4,),
+    "network.features": 128,
+    "network.lstm": 128,
+    "network.time_units": 16,
+}
+
 SIZES: dict[str, dict[str, Any]] = {
-    "arena": {
-        "steps": 640_000,
-        "minutes": 9.0,
-        "actor.environments": 64,
-        "actor.horizon": 20,
-        "replay_capacity": 4096,
-        "evaluate_every": 50_000,
-        "network.channels": (32,),
-        "network.kernels": (4,),
-        "network.strides": (4,),
-        "network.features": 128,
-        "network.lstm": 128,
-        "network.time_units": 16,
-    },
+    "arena": ARENA,
+    "arena/16": ARENA | {"steps": 300_000, "actor.horizon": 14, "network.features": 64, "network.lstm": 64},
     "arena/84": {
         "steps": 2_500_000,
         "actor.horizon": 30,
@@ -292,6 +295,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
+    "arena/16": {"learner.learning_rate": 2e-3},
     "arena/84": {},
     "atari": {
         "network.centre": True,

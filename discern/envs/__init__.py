@@ -17,6 +17,7 @@ ScoredEnv = DeviceEnv | ScoredHostEnv
 
 WORLDS: dict[str, Callable[[], DeviceEnv]] = {
     "arena": lambda: Arena(size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, name="arena"),
+    "arena/16": lambda: Arena(size=16, stride=0.12, radius=0.1, distractors=1, speed=0.06, name="arena/16"),
     "arena/84": lambda: Arena(size=84, stride=0.08, radius=0.06, distractors=3, speed=0.04, name="arena/84"),
     "counting": Counting,
     "watermaze": Watermaze,

@@ -15,12 +15,19 @@ from discern.config import Config
 from discern.envs import is_host, make_scored_env
 from discern.evaluation.achievement import Score, evaluator
 from discern.evaluation.goal_sets import goal_set
-from discern.run.actor import Collector
 from discern.run.final import save_final
 from discern.run.folder import RunFolder
 from discern.run.metrics import Metrics, Rates
 from discern.run.state import TrainState, diverged, save_state
-from discern.types import StoppedError, UserError
+from discern.types import LostError, StoppedError, UserError
+
+
+class Collects(Protocol):
+    """Who collects, as far as a session is concerned."""
+
+    def counts(self, state: Any) -> dict[str, int]: ...
+
+    def close(self) -> None: ...
 
 
 class Turns(Protocol):
@@ -28,8 +35,10 @@ class Turns(Protocol):
 
     config: Config
     learner: Learner
-    collector: Collector
     trained_per_update: int
+
+    @property
+    def collector(self) -> Collects: ...
 
     def turn(self, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]: ...
 
@@ -87,7 +96,12 @@ class Session:
         after_step = self.state.steps if self.resumed else None
         try:
             with Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
-                self.run(metrics, stop)
+                try:
+                    self.run(metrics, stop)
+                except LostError as error:
+                    self.save()
+                    advice = f"{error}; what was learned is saved: go on with discern train --resume {self.folder.path}"
+                    raise LostError(advice) from error
                 if stop.signal is not None:
                     advice = f"stopped and saved; go on with: discern train --resume {self.folder.path}"
                     raise StoppedError(advice, stop.signal)

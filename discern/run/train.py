@@ -11,13 +11,12 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from discern.agent.learner import Learner
-from discern.agent.relabel import relabel
 from discern.config import Config
 from discern.envs import is_host
-from discern.run.actor import Memory, make_collector, make_worlds
+from discern.run.actor import Memory, draw, make_collector, make_worlds
 from discern.run.final import forget_final
 from discern.run.folder import new_folder, resumed_folder
-from discern.run.replay import empty_replay, refuse_if_too_large, sample
+from discern.run.replay import empty_replay, refuse_if_too_large
 from discern.run.session import Session
 from discern.run.state import Keys, TrainState, restore_state
 from discern.types import Batch, LearnerState, PRNGKey
@@ -110,16 +109,11 @@ class Loop:
 
     def _draw(self, memory: Memory, key: PRNGKey) -> tuple[PRNGKey, Batch]:
         """The next key, and the batches of one call, stacked where it makes several updates."""
-
-        def one(key: PRNGKey) -> Batch:
-            sample_key, relabel_key = jax.random.split(key)
-            trajectories = sample(memory.replay, sample_key, self.config.learner.batch)
-            return relabel(relabel_key, trajectories, memory.goals, self.config.relabel, self.config.reward.decoys)
-
         key, own_key = jax.random.split(key)
         if self.updates_per_call == 1:
-            return key, one(own_key)
-        return key, jax.vmap(one)(jax.random.split(own_key, self.updates_per_call))
+            return key, draw(memory, own_key, self.config)
+        keys = jax.random.split(own_key, self.updates_per_call)
+        return key, jax.vmap(lambda key: draw(memory, key, self.config))(keys)
 
     def _update(self, state: LearnerState, batch: Batch) -> tuple[LearnerState, dict[str, jax.Array]]:
         if self.updates_per_call == 1:  # a convolution's gradient is slow inside a loop on a CPU
