@@ -25,7 +25,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it.
 
-    `figure` is where to draw goals above the average of what was achieved.
+    `goals` is the world's usual set unless named; `figure` is where to draw goals above the average of what was
+    achieved.
     """
     if trials < 1 or count < 1:
         raise UserError("trials and goals must be at least 1")
@@ -35,7 +36,7 @@ def evaluate(
     agent = load(run)
     if not agent.spec.dimensions:
         raise UserError(
-            f"{agent.spec.name} has no success rate, because where its avatar is is not known; "
+            f"{agent.spec.name} has no success rate, because {agent.spec.unscored}; "
             f"train and look at the run's goals.png"
         )
     env = make_scored_env(agent.config.env, count, agent.config)

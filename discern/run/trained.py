@@ -131,7 +131,10 @@ def load(run: str | Path) -> Agent:
     """The agent of a run folder, at its newest checkpoint."""
     folder = RunFolder(run)
     config = folder.config()
-    spec = make_env(config.env, 1, config).spec
+    env = make_env(config.env, 1, config)
+    spec = env.spec
+    if is_host(env):
+        env.close()
     learner = Learner(config, spec)
     goals = jax.ShapeDtypeStruct((config.goal_buffer.capacity, *spec.image_shape), jnp.uint8)
     template = jax.eval_shape(learner.init, jax.random.key(0), goals).params
