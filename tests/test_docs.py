@@ -47,7 +47,8 @@ def test_your_own_environment_as_the_page_says(tmp_path):
     assert len([line for line in code.splitlines() if line.strip()]) <= 20
     (tmp_path / "my_world.py").write_text(code)
     tiny = (
-        "--steps 400 --actor.environments 4 --actor.horizon 5 --actor.warm-up 1 --learner.batch 4 --replay-capacity 16 "
+        "--steps 200 --actor.environments 4 --actor.horizon 5 --actor.warm-up 1 --learner.batch 4 --replay-capacity 16 "
+        "--learner.replay-ratio 1 --network.time-units 4 "
         "--goal-buffer.capacity 16 --network.channels 4 8 --network.features 8 --network.lstm 8 --evaluation-goals 4"
     )
     budgets = {"train": tiny, "evaluate": "--trials 1 --count 4", "record": ""}
