@@ -134,9 +134,9 @@ class Decider:
 class DeviceCollector:
     """Acts fully inside jit; its state holds the worlds too, so a checkpoint can hold it."""
 
-    def __init__(self, config: Config, env: DeviceEnv, imitator: Imitator, epsilon: jax.Array):
+    def __init__(self, config: Config, env: DeviceEnv, imitator: Imitator, epsilon: jax.Array | None = None):
         self.config = config.actor
-        self.epsilon = epsilon
+        self.epsilon = exploration(config.actor) if epsilon is None else epsilon
         self.env = env
         self.imitator = imitator
         self.decider = Decider(config, imitator)
@@ -201,7 +201,7 @@ class HostCollector:
     A thread for each group waits for its environments and copies what they return to the accelerator.
     """
 
-    def __init__(self, config: Config, groups: list[HostEnv], imitator: Imitator, epsilon: jax.Array):
+    def __init__(self, config: Config, groups: list[HostEnv], imitator: Imitator, epsilon: jax.Array | None = None):
         self.config = config.actor
         self.seed = config.seed
         self.groups = groups
@@ -210,6 +210,7 @@ class HostCollector:
         self.length = self.config.steps_per_turn or 1
         self.steps_per_turn = self.length * self.config.environments
         sizes = [group.size for group in groups]
+        epsilon = exploration(self.config) if epsilon is None else epsilon
         self.epsilons = jnp.split(epsilon, np.cumsum(sizes)[:-1].tolist())
         self.threads = ThreadPoolExecutor(len(groups), "receiver")
         self.arriving: list[Future[HostStep]] = []
@@ -319,7 +320,6 @@ def make_collector(
 ) -> Collector:
     """The way to act that fits the worlds, with an ε [N] for each environment if not the config's."""
     groups = [world for world in worlds if is_host(world)]
-    epsilon = exploration(config.actor) if epsilon is None else epsilon
     if groups:
         return HostCollector(config, groups, imitator, epsilon)
     return DeviceCollector(config, cast(DeviceEnv, worlds[0]), imitator, epsilon)
