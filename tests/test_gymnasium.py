@@ -17,7 +17,7 @@ from discern.config import Config, preset, replace
 from discern.envs import is_host, make_env, make_scored_env
 from discern.envs.base import Dimension
 from discern.envs.gymnasium import dimension
-from discern.envs.gymnasium_process import RefusedError, action_list
+from discern.envs.gymnasium_worlds import RefusedError, action_list
 from discern.evaluation.goal_sets import goal_set
 from discern.run.folder import RunFolder
 from discern.run.report import evaluate
@@ -54,7 +54,7 @@ def opened():
 def processes() -> list[str]:
     """The processes of environments that this one has started and that still run."""
     return subprocess.run(
-        ["pgrep", "-P", str(os.getpid()), "-f", "gymnasium_process"], capture_output=True, text=True, check=False
+        ["pgrep", "-P", str(os.getpid()), "-f", "gymnasium_worlds"], capture_output=True, text=True, check=False
     ).stdout.split()
 
 
@@ -90,7 +90,7 @@ def test_a_seed_and_actions_decide_everything_however_many_processes(opened, mon
     several = opened("tiny_worlds:Dot", 8, size=16)
     first = play(several)
     np.testing.assert_array_equal(first, play(several))
-    monkeypatch.setattr("discern.envs.gymnasium.cores", lambda: 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     np.testing.assert_array_equal(first, play(opened("tiny_worlds:Dot", 8, size=16)))
     assert len({place(image) for image in first[0]}) > 3  # each has chances of its own
 

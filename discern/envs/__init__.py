@@ -1,7 +1,8 @@
 """Worlds to act in; `make_env` is the one place that knows them all."""
 
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar, cast
 
 from typing_extensions import TypeIs
 
@@ -14,6 +15,7 @@ from discern.types import UserError
 
 Env = DeviceEnv | HostEnv
 ScoredEnv = DeviceEnv | ScoredHostEnv
+AnyEnv = TypeVar("AnyEnv", Env, ScoredEnv)
 
 WORLDS: dict[str, Callable[[], DeviceEnv]] = {
     "arena": lambda: Arena(size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, name="arena"),
@@ -24,33 +26,34 @@ WORLDS: dict[str, Callable[[], DeviceEnv]] = {
 }
 
 
-def _atari(game: str, n: int, config: Config, scored: bool) -> HostEnv:
+def _atari(name: str, n: int, config: Config, scored: bool) -> HostEnv:
     from discern.envs.atari import Atari, ScoredAtari
 
-    return (ScoredAtari if scored else Atari)(game, n, config.atari)
+    return (ScoredAtari if scored else Atari)(name.removeprefix("atari/"), n, config.atari)
 
 
-def _control(domain: str, n: int, config: Config, scored: bool) -> HostEnv:
+def _control(name: str, n: int, config: Config, scored: bool) -> HostEnv:
     from discern.envs.control import Control
 
     del config, scored  # the same world serves both
-    return Control(domain, n)
+    return Control(name.removeprefix("control/"), n)
 
 
-def _lab(level: str, n: int, config: Config, scored: bool) -> HostEnv:
+def _lab(name: str, n: int, config: Config, scored: bool) -> HostEnv:
     from discern.envs.lab import Lab, ScoredLab
 
     del config
-    return (ScoredLab if scored else Lab)(level, n)
-
-
-SUITES: dict[str, Callable[[str, int, Config, bool], HostEnv]] = {"atari": _atari, "control": _control, "lab": _lab}
+    return (ScoredLab if scored else Lab)(name.removeprefix("lab/"), n)
 
 
 def _gym(name: str, n: int, config: Config, scored: bool) -> HostEnv:
-    from discern.envs.gymnasium import Gym, scored_gym
+    from discern.envs.gymnasium import SCORED_AT_ONCE, Gym
 
-    return (scored_gym if scored else Gym)(name, n, config)
+    return Gym(name, min(n, SCORED_AT_ONCE) if scored else n, config)
+
+
+Maker = Callable[[str, int, Config, bool], HostEnv]
+SUITES: dict[str, Maker] = {"atari": _atari, "control": _control, "lab": _lab, "gym": _gym}
 
 
 def make_env(name: str, n: int = 1, config: Config | None = None) -> Env:
@@ -64,11 +67,9 @@ def make_scored_env(name: str, n: int = 1, config: Config | None = None) -> Scor
 
 
 def _make(name: str, n: int, config: Config | None, scored: bool) -> Env:
-    suite, _, which = name.partition("/")
-    if which and suite in SUITES:
-        return SUITES[suite](which, n, config or Config(), scored)
-    if suite_of(name) == "gym":
-        return _gym(name, n, config or preset(name), scored)
+    suite = suite_of(name)
+    if suite in SUITES and suite != name:
+        return SUITES[suite](name, n, config or preset(name), scored)
     if name not in WORLDS:
         hosted = ("atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…")
         known = [*sorted(WORLDS), *hosted, "lab/rooms_watermaze", "gym/CarRacing-v3", "gym/…", "my_module:factory"]
@@ -76,10 +77,20 @@ def _make(name: str, n: int, config: Config | None, scored: bool) -> Env:
     return WORLDS[name]()
 
 
-def make_host_env(name: str, n: int, config: Config | None = None) -> HostEnv:
-    """`n` environments on the host, whatever kind of world it is."""
-    env = make_env(name, n, config)
-    return env if is_host(env) else Hosted(env, n)
+@contextmanager
+def opened(env: AnyEnv) -> Iterator[AnyEnv]:
+    """The world, closed in the end where it runs on the host."""
+    try:
+        yield env
+    finally:
+        if is_host(env):
+            env.close()
+
+
+def spec_of(config: Config) -> EnvSpec:
+    """What an agent must know of the config's world."""
+    with opened(make_env(config.env, 1, config)) as env:
+        return env.spec
 
 
 def is_host(env: Env) -> TypeIs[HostEnv]:
@@ -98,6 +109,7 @@ __all__ = [
     "ScoredEnv",
     "is_host",
     "make_env",
-    "make_host_env",
     "make_scored_env",
+    "opened",
+    "spec_of",
 ]

@@ -13,7 +13,7 @@ from rich.console import Console
 from discern.agent.goals import GoalBuffer, substitute
 from discern.agent.learner import Learner
 from discern.config import Config
-from discern.envs import is_host, make_env
+from discern.envs import spec_of
 from discern.run.actor import Memory, draw
 from discern.run.devices import make_update, shards_of
 from discern.run.final import forget_final
@@ -33,10 +33,7 @@ class ClusterLoop:
         from discern.run.crew import Crew  # Ray is an extra
 
         self.config = config
-        env = make_env(config.env, 1, config)
-        self.spec = env.spec
-        if is_host(env):
-            env.close()
+        self.spec = spec_of(config)
         self.learner = Learner(config, self.spec)
         devices = jax.local_devices()
         shards = shards_of(config.learner.batch, devices)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from discern.envs import Env, Hosted, is_host, make_env, make_scored_env
+from discern.envs import Env, Hosted, is_host, make_env, make_scored_env, opened
 from discern.evaluation.goal_sets import goal_set
 from discern.evaluation.video import side_by_side, write_video
 from discern.run.trained import Agent, load
@@ -41,13 +41,9 @@ def record(
     image = None if goal is None else read_image(goal)
     agent = load(run)
     wanted = _spread_goals(agent, goals or GOALS) if image is None else agent.image(image, "the goal")[None]
-    env = make_env(agent.config.env, 1, agent.config)
     final: list[float] = []
-    try:
+    with opened(make_env(agent.config.env, 1, agent.config)) as env:
         frames = write_video(out, _film(agent, env, wanted, frames_per_second, seed, final), frames_per_second)
-    finally:
-        if is_host(env):
-            env.close()
     return {"goals": len(wanted), "frames": frames, "final_reward": float(np.mean(final))}
 
 
@@ -66,12 +62,8 @@ def _film(
 
 def _spread_goals(agent: Agent, count: int) -> np.ndarray:
     """Goals of the world's usual set: uint8 [count, H, W, 3]."""
-    env = make_scored_env(agent.config.env, count, agent.config)
-    try:
+    with opened(make_scored_env(agent.config.env, count, agent.config)) as env:
         images = goal_set(env, count=max(count, agent.config.evaluation_goals)).images
-    finally:
-        if is_host(env):
-            env.close()
     return images[np.linspace(0, len(images) - 1, count).round().astype(int)]
 
 

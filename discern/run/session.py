@@ -12,7 +12,7 @@ from rich.console import Console
 
 from discern.agent.learner import Learner
 from discern.config import Config
-from discern.envs import is_host, make_scored_env
+from discern.envs import is_host, make_scored_env, opened
 from discern.evaluation.achievement import Score, evaluator
 from discern.evaluation.goal_sets import goal_set
 from discern.run.final import save_final
@@ -94,22 +94,18 @@ class Session:
             f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
         )
         after_step = self.state.steps if self.resumed else None
-        try:
-            with Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
-                try:
-                    self.run(metrics, stop)
-                except LostError as error:
-                    self.save()
-                    advice = f"{error}; what was learned is saved: go on with discern train --resume {self.folder.path}"
-                    raise LostError(advice) from error
-                if stop.signal is not None:
-                    advice = f"stopped and saved; go on with: discern train --resume {self.folder.path}"
-                    raise StoppedError(advice, stop.signal)
-                score = self.score(self.final_trials)
-                self.log(metrics, {}, score)
-        finally:
-            if is_host(self.env):
-                self.env.close()
+        with opened(self.env), Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
+            try:
+                self.run(metrics, stop)
+            except LostError as error:
+                self.save()
+                advice = f"{error}; what was learned is saved: go on with discern train --resume {self.folder.path}"
+                raise LostError(advice) from error
+            if stop.signal is not None:
+                advice = f"stopped and saved; go on with: discern train --resume {self.folder.path}"
+                raise StoppedError(advice, stop.signal)
+            score = self.score(self.final_trials)
+            self.log(metrics, {}, score)
         save_final(self.folder, self.goals, score)
         draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
         draw_goals(self.goals, score, self.folder.path / "goals.png")

@@ -1,34 +1,26 @@
-"""Gymnasium environments in a process of their own, run as a script: nothing of discern is imported here.
+"""Gymnasium environments as a process of their own serves them; nothing of discern is imported here."""
 
-It is asked with pickled (method, argument) on its standard input and answers with (whether it went well, answer),
-each after its length in bytes. Signals to stop are for the process that asks; this one ends when its input does.
-"""
-
-import contextlib
 import importlib
 import inspect
 import itertools
 import os
-import pickle
 import re
-import signal
-import struct
 import sys
-import traceback
-from typing import Any, BinaryIO
+from typing import Any
 
 import cv2
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-LENGTH = struct.Struct("<Q")
 ELEMENT = re.compile(r"observation\[(\d+)\]")  # a scored dimension that is not in `info`
 Shown = tuple[np.ndarray, np.ndarray, bool, bool]  # uint8 [S, S, 3], float32 [D], is_first, is_last
 
 
 class RefusedError(Exception):
     """Why an environment cannot be acted in; its text goes to the user."""
+
+    as_it_is = True
 
 
 class World:
@@ -38,7 +30,7 @@ class World:
         self._env = make(name, settings["make_args"])
         self.actions = action_list(self._env.action_space)
         self._from_observation = is_image(self._env.observation_space) and not settings["render"]
-        self._frame_skip, self._size, self._scored = settings["frame_skip"], settings["size"], settings["scored"]
+        self._frame_skip, self._size, self._scored = settings["frame_skip"], settings["size"], settings["score"]
         self._over = True
         self._seed: int | None = None
 
@@ -99,22 +91,27 @@ class Worlds:
     """Several environments, stepped in turn."""
 
     def __init__(self, name: str, settings: dict[str, Any]):
+        cv2.setNumThreads(1)  # there is a process for each core
+        sys.path.insert(0, os.getcwd())  # where a module of the user's own most likely lies
         self._name, self._settings = name, settings
         self._worlds: list[World] = []
 
-    def add(self, prove: bool) -> int:
-        """Makes one more environment, and says how many actions it has."""
-        self._worlds.append(World(self._name, self._settings))
-        if prove:
-            self._worlds[-1].prove()
-        return len(self._worlds[-1].actions)
+    def prove(self, _: None) -> None:
+        """Makes one environment and acts in it, so that what cannot work is known before there are more."""
+        self._worlds = [World(self._name, self._settings)]
+        self._worlds[0].prove()
 
-    def reset(self, seeds: list[int]) -> tuple[np.ndarray, ...]:
+    def make(self, numbers: np.ndarray) -> set[int]:
+        """Makes as many environments as there are numbers, and says how many actions they have."""
+        self._worlds += [World(self._name, self._settings) for _ in numbers[len(self._worlds) :]]
+        return {len(world.actions) for world in self._worlds}
+
+    def reset(self, seeds: np.ndarray) -> tuple[np.ndarray, ...]:
         for world, seed in zip(self._worlds, seeds, strict=True):
-            world.reset(seed)
-        return self.step([0] * len(seeds))
+            world.reset(int(seed))
+        return self.step(np.zeros_like(seeds))
 
-    def step(self, actions: list[int]) -> tuple[np.ndarray, ...]:
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, ...]:
         """Images uint8 [n, S, S, 3], measures float32 [n, D], is_first and is_last bool [n]."""
         shown = [world.step(action) for world, action in zip(self._worlds, actions, strict=True)]
         images, measures, is_first, is_last = zip(*shown, strict=True)
@@ -131,6 +128,8 @@ def make(name: str, make_args: dict[str, Any]) -> gymnasium.Env:
         wanted: dict[str, Any] = {"render_mode": "rgb_array", "disable_env_checker": True} | make_args
         try:
             return gymnasium.make(name.removeprefix("gym/"), **wanted)
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise RefusedError(f"{error}; classic control and Box2D come with `uv sync --extra gym`") from None
         except TypeError as error:
             if "render_mode" not in str(error) or "render_mode" in make_args:
                 raise
@@ -186,52 +185,3 @@ def measure(name: str, observation: Any, info: dict[str, Any]) -> float:
         return float(np.asarray(info[name]).item())
     except (KeyError, IndexError, TypeError, ValueError):
         return float("nan")
-
-
-def failure(error: BaseException) -> str:
-    """What went wrong, in one line, and where."""
-    text = " ".join(str(error).split())[:300]
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = "" if last.filename.startswith("<") else f" ({os.path.basename(last.filename)}, line {last.lineno})"
-    extra = ""
-    if isinstance(error, gymnasium.error.DependencyNotInstalled):
-        extra = "; classic control and Box2D come with `uv sync --extra gym`"
-    return f"raised {type(error).__name__}{': ' * bool(text)}{text}{where}{extra}"
-
-
-def serve() -> None:
-    """Does what it is told to, until its input ends."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    cv2.setNumThreads(1)  # there is a process for each core
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with open(os.devnull) as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)  # an environment may read and print as it likes
-    sys.path.insert(0, os.getcwd())  # where a module of the user's own most likely lies
-    worlds = Worlds(*pickle.load(requests))
-    _say(answers, (True, "ready"))
-    while True:
-        try:
-            method, argument = pickle.load(requests)
-        except EOFError:
-            with contextlib.suppress(Exception):
-                worlds.close()
-            return
-        try:
-            answer = (True, getattr(worlds, method)(argument))
-        except RefusedError as refused:
-            answer = (False, str(refused))
-        except BaseException as error:
-            answer = (False, failure(error))
-        _say(answers, answer)
-
-
-def _say(answers: BinaryIO, answer: tuple[bool, Any]) -> None:
-    body = pickle.dumps(answer, protocol=5)
-    answers.write(LENGTH.pack(len(body)) + body)
-    answers.flush()
-
-
-if __name__ == "__main__":
-    serve()
