@@ -12,7 +12,7 @@ from rich.console import Console
 
 from discern.agent.goals import GoalBuffer, substitute
 from discern.agent.learner import Learner
-from discern.config import Config
+from discern.config import Config, replace
 from discern.envs import spec_of
 from discern.run.actor import Memory, draw
 from discern.run.devices import make_update, shards_of
@@ -25,15 +25,17 @@ from discern.run.session import Session
 from discern.run.state import Keys, TrainState, restore_state
 from discern.types import Batch, LearnerState, LostError, UserError
 
+TURN_BYTES = 8_000_000
+
 
 class ClusterLoop:
     """The parts of a run, and how actors and learner take turns."""
 
-    def __init__(self, config: Config, actors: int, console: Console):
+    def __init__(self, config: Config, actors: int, console: Console, crew: Any = None):
         from discern.run.crew import Crew  # Ray is an extra
 
-        self.config = config
         self.spec = spec_of(config)
+        self.config = config = with_turns_worth_sending(config, actors, self.spec.image_shape)
         self.learner = Learner(config, self.spec)
         devices = jax.local_devices()
         shards = shards_of(config.learner.batch, devices)
@@ -43,7 +45,7 @@ class ClusterLoop:
         largest = share_of(config, actors - 1, actors).actor
         steps_per_turn = largest.environments * largest.steps_per_turn
         most_updates = math.ceil(steps_per_turn * config.learner.replay_ratio / self.trained_per_update)
-        self.crew = self.collector = Crew(config, actors, shards, most_updates, console)
+        self.crew = self.collector = (crew or Crew)(config, actors, shards, most_updates, console)
         self.keys = Keys(config.seed)
         self.proper = self._proper_batch(shards)
 
@@ -130,6 +132,14 @@ class ClusterLoop:
         below = jax.tree.map(lambda shape: 2 if shape.dtype == bool else 256, shapes)
         trajectories = below.trajectories._replace(actions=self.spec.actions, goal_slot=config.goal_buffer.capacity)
         return shapes, below._replace(trajectories=trajectories, goal_row=rows, teacher_row=rows)
+
+
+def with_turns_worth_sending(config: Config, actors: int, image_shape: tuple[int, int, int]) -> Config:
+    """An actor plays up to four goals in a turn, where that brings little: an order costs Ray some milliseconds."""
+    environments, horizon = -(-config.actor.environments // actors), config.actor.horizon
+    brought = environments * horizon * config.learner.replay_ratio * math.prod(image_shape)
+    goals = max(1, min(4, int(TURN_BYTES / brought)))
+    return replace(config, {"actor.steps_per_turn": config.actor.steps_per_turn or goals * horizon})
 
 
 def refuse(config: Config, actors: int) -> None:

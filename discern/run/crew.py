@@ -1,5 +1,6 @@
 """The actors of a cluster, each with a bounded number of turns under way; who dies is replaced, and counted."""
 
+import os
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ class RemotePlayer(Player):
 
     def __init__(self, *arguments: Any):
         jax.config.update("jax_platforms", "cpu")
+        os.environ["NPROC"] = "1"  # threads of XLA's: an actor has a core to itself, not all of them
         super().__init__(*arguments)
 
 
@@ -137,9 +139,13 @@ class Crew:
         """Puts the parameters once for all actors; the goals too, when one in 64 is new."""
         _, goals_there, version = self.published
         if version < 0 or 64 * self.new_goals >= goals.images.shape[0]:
-            goals_there, version, self.new_goals = ray.put(jax.device_get(goals.images)), version + 1, 0
-        self.published = (ray.put(jax.device_get(params)), goals_there, version)
+            goals_there, version, self.new_goals = self.put(jax.device_get(goals.images)), version + 1, 0
+        self.published = (self.put(jax.device_get(params)), goals_there, version)
         self.published_at, self.turns_since = self.updates, 0
+
+    def put(self, tree: Any) -> Any:
+        """Where actors find the arrays, wherever they are."""
+        return ray.put(tree)
 
     def most_lag(self) -> int:
         """No order is older than `late` and what all other late ones bring."""

@@ -12,6 +12,7 @@ from discern.types import UserError
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # or `uv run` would send this folder to every actor and start it through uv
     "RAY_worker_niceness": "0",  # acting is most of the work: Ray's own 15 leaves it the time that others leave over
 }
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
