@@ -51,7 +51,7 @@ def loop(nodes, tiny):
     with connect(nodes.address, 2) as actors:
         loop = ClusterLoop(replace(tiny, {"goal_buffer.p_replace": 0.2}), actors, QUIET)
         yield loop, loop.start()
-        loop.collector.close()
+        loop.close()
 
 
 def players(cluster: Cluster) -> list[int]:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class ClusterLoop:
         largest = share_of(config, actors - 1, actors).actor
         steps_per_turn = largest.environments * largest.steps_per_turn
         most_updates = math.ceil(steps_per_turn * config.learner.replay_ratio / self.trained_per_update)
-        self.crew = self.collector = (crew or Crew)(config, actors, shards, most_updates, console)
+        self.crew = (crew or Crew)(config, actors, shards, most_updates, console)
         self.keys = Keys(config.seed)
         self.proper = self._proper_batch(shards)
 
@@ -113,6 +114,13 @@ class ClusterLoop:
         self.crew.refused += not proper
         return proper
 
+    def counts(self, _: TrainState) -> dict[str, int]:
+        """Trajectories, and what was lost on the way."""
+        return self.crew.counts()
+
+    def close(self) -> None:
+        self.crew.close()
+
     def parameter_lag(self) -> int:
         """The most updates that the learner is ahead of the parameters an action was chosen by."""
         return self.crew.most_lag()
@@ -158,9 +166,9 @@ def train(
     with connect(cluster, actors) as actors:
         refuse(config, actors)
         console.print(f"{actors} actors with {config.actor.environments} environments of {config.env} …")
-        loop = ClusterLoop(config, actors, console)
-        folder = new_folder(run, config)
-        return Session(loop, loop.start(), folder, console, began).spend()
+        with closing(ClusterLoop(config, actors, console)) as loop:
+            folder = new_folder(run, config)
+            return Session(loop, loop.start(), folder, console, began).spend()
 
 
 def resume(
@@ -177,6 +185,6 @@ def resume(
     forget_final(folder)
     with connect(cluster, actors) as actors:
         refuse(config, actors)
-        loop = ClusterLoop(config, actors, console)
-        state = restore_state(folder, loop.start())
-        return Session(loop, state, folder, console, began, resumed=True).spend()
+        with closing(ClusterLoop(config, actors, console)) as loop:
+            state = restore_state(folder, loop.start())
+            return Session(loop, state, folder, console, began, resumed=True).spend()

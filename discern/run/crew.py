@@ -151,7 +151,7 @@ class Crew:
         """No order is older than `late` and what all other late ones bring."""
         return self.late + (TURNS_AHEAD + 1) * self.a_round
 
-    def counts(self, _: Any) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """Trajectories, and what was lost on the way."""
         return {
             "trajectories": self.trajectories,
@@ -163,7 +163,7 @@ class Crew:
         }
 
     def close(self) -> None:
-        for handle in self.handles:
+        for handle in filter(None, self.handles):
             ray.kill(handle)
 
 

@@ -22,14 +22,6 @@ from discern.run.state import TrainState, diverged, save_state
 from discern.types import LostError, StoppedError, UserError
 
 
-class Collects(Protocol):
-    """Who collects, as far as a session is concerned."""
-
-    def counts(self, state: Any) -> dict[str, int]: ...
-
-    def close(self) -> None: ...
-
-
 class Turns(Protocol):
     """What a session drives: the parts of a run, and how they take turns."""
 
@@ -37,10 +29,9 @@ class Turns(Protocol):
     learner: Learner
     trained_per_update: int
 
-    @property
-    def collector(self) -> Collects: ...
-
     def turn(self, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]: ...
+
+    def counts(self, state: TrainState) -> dict[str, int]: ...
 
     def parameter_lag(self) -> int: ...
 
@@ -144,7 +135,7 @@ class Session:
 
     def refuse_if_nothing_lasts(self) -> None:
         """Episodes that all end before a goal's time is up leave nothing to learn from."""
-        actor, counts = self.config.actor, self.loop.collector.counts(self.state.collecting)
+        actor, counts = self.config.actor, self.loop.counts(self.state)
         if counts["trajectories"] == 0 and counts["dropped"] >= 20 * actor.environments:
             raise UserError(
                 f"no episode of {self.config.env} has lasted {actor.horizon} steps: choose a smaller --actor.horizon"
@@ -177,7 +168,7 @@ class Session:
         seconds_left = state.seconds * (1 / spent - 1) if 0 < spent < 1 else 0.0
         row |= {"compile_seconds": self.compile_seconds, "budget_spent": spent, "seconds_left": seconds_left}
         row |= self.rates.read(state.steps, updates, self.loop.trained_per_update)
-        row |= self.loop.collector.counts(state.collecting) | values
+        row |= self.loop.counts(state) | values
         row["parameter_lag"] = self.loop.parameter_lag()
         if score is not None and score.success is not None:
             row["random"] = state.random_success

@@ -102,6 +102,10 @@ class Loop:
             learner, metrics = self.update(learner, batch)
         return learner, metrics
 
+    def counts(self, state: TrainState) -> dict[str, int]:
+        """Trajectories finished, and partial ones dropped."""
+        return self.collector.counts(state.collecting)
+
     def parameter_lag(self) -> int:
         """The most updates that the learner is ahead of the parameters an action was chosen by."""
         owed = self.collector.steps_per_turn * self.config.learner.replay_ratio / self.trained_per_update
