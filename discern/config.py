@@ -289,7 +289,8 @@ SIZES: dict[str, dict[str, Any]] = {
         "network.channels": (32, 64),
     },
     "gym": GYM,
-    "gym/CarRacing-v3": GYM | {"gym.frame_skip": 4, "actor.warm_up": 5, "evaluation_goals": 16},
+    "gym/CarRacing-v3": GYM
+    | {"gym.frame_skip": 4, "actor.warm_up": 5, "goal_buffer.capacity": 128, "evaluation_goals": 16},
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 

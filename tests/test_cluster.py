@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import jax
@@ -27,6 +26,7 @@ from discern.run import cluster
 from discern.run.cluster import ClusterLoop
 from discern.run.folder import RunFolder
 from discern.run.player import Player, ladder, share_of
+from discern.run.session import Session
 from discern.run.train import resume
 from discern.types import LostError, UserError
 
@@ -162,27 +162,30 @@ def test_a_learner_that_fails_ends_with_a_checkpoint(nodes, tmp_path, tiny, monk
     assert updates[-1] > 150
 
 
-def test_killed_actors_and_a_dead_node_are_replaced_and_counted(nodes, tmp_path, tiny):
-    """An actor's process dies every ten seconds, and a whole node once."""
-    config = replace(tiny, {"steps": 0, "minutes": 1.0, "log_seconds": 1.0, "checkpoint_seconds": 5.0})
+def test_killed_actors_and_a_dead_node_are_replaced_and_counted(nodes, tmp_path, tiny, monkeypatch):
+    """Once it learns, an actor's process dies every ten seconds, three in all, and a whole node once."""
+    config = replace(tiny, {"steps": 0, "log_seconds": 1.0, "checkpoint_seconds": 5.0})
+    rows = RunFolder(tmp_path / "run").metrics
     doomed = nodes.add_node(num_cpus=2)
-    ended, killed = threading.Event(), []
+    survived, ended, killed = threading.Event(), threading.Event(), []
 
     def kill() -> None:
-        while not players(nodes) and not ended.wait(0.5):
+        while not rows() and not ended.wait(0.5):
             pass
-        while not ended.wait(10):
-            alive = players(nodes)
-            if not alive:
-                continue
-            os.kill(alive[len(killed) % len(alive)], signal.SIGKILL)
-            killed.append(time.monotonic())
+        while len(killed) < 3 and not ended.wait(10):
+            killed.append(min(players(nodes)))  # the oldest: a new one has the time to start
+            os.kill(killed[-1], signal.SIGKILL)
             if len(killed) == 2:
                 nodes.remove_node(doomed, allow_graceful=False)
+        reached = rows()[-1]["updates"]
+        while not ended.wait(1) and (rows()[-1]["updates"] < reached + 50 or not rows()[-1]["nodes_lost"]):
+            pass  # Ray takes its time to declare a node dead
+        survived.set()
 
     said = []
     console = Console(quiet=True)
     console.print = lambda *words, **_: said.append(str(words[0]))
+    monkeypatch.setattr(Session, "finished", lambda _: survived.is_set())
     killer = threading.Thread(target=kill)
     killer.start()
     try:
@@ -190,21 +193,18 @@ def test_killed_actors_and_a_dead_node_are_replaced_and_counted(nodes, tmp_path,
     finally:
         ended.set()
         killer.join()
-    rows = RunFolder(run).metrics()
-    assert len(killed) >= 3
-    assert rows[-1]["actors_lost"] >= len(killed) - 1
-    assert rows[-1]["nodes_lost"] == 1
-    assert sum("another takes its place" in line for line in said) == rows[-1]["actors_lost"]
-    updates = [row["updates"] for row in rows]
+    last = RunFolder(run).metrics()[-1]
+    assert last["actors_lost"] == sum("another takes its place" in line for line in said) >= 3
+    assert last["nodes_lost"] == 1
+    updates = [row["updates"] for row in rows()]
     assert updates == sorted(updates)
-    assert updates[-1] > updates[len(updates) // 2] > 0
 
 
 def test_through_ray_two_actors_are_nearly_as_fast_as_in_one_process():
     """The benchmark itself, with a bound loose enough for a busy machine; results/ has the measured ratio."""
     benchmark = Path(__file__).parent.parent / "benchmarks" / "cluster.py"
     done = subprocess.run(
-        [sys.executable, str(benchmark), "--seconds", "4", "--env", "arena/16"],
+        [sys.executable, str(benchmark), "--seconds", "3", "--env", "arena/16"],
         capture_output=True,
         text=True,
         check=True,
