@@ -16,9 +16,11 @@ USAGE = """discern learns to bring about any goal image, with no reward and no d
 
   discern train [ENV] [--config fast|paper] [--run DIR] [--steps N] [--minutes M] [--seed S] [--any.field VALUE]
   discern train --resume RUN [--steps N] [--minutes M]
+  discern train … --cluster local|auto|HOST:PORT [--actors N]
   discern evaluate RUN [--goals SET] [--trials N] [--figure PNG] [--json]
   discern reproduce all|FIGURE … [--budget MINUTES] [--seeds N] [--preset fast|paper|tiny] [--out DIR]
   discern figures RUN … [--out DIR]
+  discern record RUN --out VIDEO [--goal IMAGE | --goals N]
   discern export RUN DEST
   discern studio [RUN] [--port P]
   discern bench [ENV] [--seconds S] [--json] [--any.field VALUE]
@@ -69,6 +71,22 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class Record:
+    """Film the agent of a run: the goal beside the world, and the learned reward below."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    out: Path
+    """The video: a .mp4 or .gif."""
+    goal: Path | None = None
+    """An image to pursue."""
+    goals: int | None = None
+    """How many goals of the world's goal set to pursue, spread over it; 4 where no image is named."""
+    fps: int = 10
+    """Frames, which are agent steps, a second."""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Export:
     """Write a run's agent alone, without what only training needs, into a new folder."""
 
@@ -100,6 +118,7 @@ def main() -> None:
         "evaluate": _evaluate,
         "reproduce": _reproduce,
         "figures": _figures,
+        "record": _record,
         "export": _export,
         "studio": _studio,
         "bench": _bench,
@@ -128,16 +147,20 @@ def main() -> None:
 
 
 def _train(arguments: list[str]) -> None:
+    from discern.run import cluster, train
+
     if "--resume" in arguments:
-        from discern.run.train import resume
-
-        wanted = tyro.cli(Resume, args=arguments, prog="discern train")
-        resume(wanted.resume, wanted.steps, wanted.minutes)
+        again = tyro.cli(Resume, args=arguments, prog="discern train")
+        if again.cluster:
+            cluster.resume(again.resume, again.cluster, again.actors, again.steps, again.minutes)
+        else:
+            train.resume(again.resume, again.steps, again.minutes)
         return
-    from discern.run.train import train
-
     wanted = _configured(Train, arguments, "discern train")
-    train(wanted.settings, wanted.run)
+    if wanted.cluster:
+        cluster.train(wanted.settings, wanted.cluster, wanted.actors, wanted.run)
+    else:
+        train.train(wanted.settings, wanted.run)
 
 
 def _bench(arguments: list[str]) -> None:
@@ -178,6 +201,14 @@ def _figures(arguments: list[str]) -> None:
         print(path)
 
 
+def _record(arguments: list[str]) -> None:
+    from discern.run.record import record
+
+    wanted = tyro.cli(Record, args=arguments, prog="discern record")
+    filmed = record(wanted.run, wanted.out, wanted.goal, wanted.goals, wanted.fps, wanted.seed)
+    print(f"{wanted.out}: {filmed['frames']} frames, {filmed['goals']} goals, last reward {filmed['final_reward']:.2f}")
+
+
 def _export(arguments: list[str]) -> None:
     from discern.run.trained import load
 
@@ -216,6 +247,10 @@ class Train:
     """fast: whatever reaches the goals soonest; paper: every value the paper gives."""
     run: Path | None = None
     """The run's folder; runs/… by default."""
+    cluster: str = ""
+    """Act on a Ray cluster: local starts one on this machine, auto finds the one it belongs to, or HOST:PORT."""
+    actors: int = 0
+    """Processes that act on the cluster, a core each; 0: one for each core but one."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +260,9 @@ class Resume:
     resume: Path
     steps: int | None = None
     minutes: float | None = None
+    cluster: str = ""
+    """Go on with actors on a Ray cluster: local, auto or HOST:PORT."""
+    actors: int = 0
 
 
 @dataclass(frozen=True)

@@ -153,11 +153,31 @@ class ControlConfig:
 
 
 @dataclass(frozen=True)
+class GymConfig:
+    """Gymnasium environments: gym/ID, or module:factory for a callable that makes one."""
+
+    frame_skip: int = 1
+    """Frames that every action is played for."""
+    size: int = 84
+    """Images are shrunk to this many pixels a side."""
+    render: bool = False
+    """See what the environment renders, even where its observations are images."""
+    score: tuple[str, ...] = ()
+    """What success is measured on, each as name:low:high or name:low:high:wraps; a name is a key of `info`, or
+    observation[0], observation[1], …"""
+    make_args: str = "{}"
+    """Arguments for gymnasium.make or the factory, as a JSON object."""
+    step_timeout: float = 30.0
+    """Seconds after which an environment that does not answer is given up."""
+
+
+@dataclass(frozen=True)
 class Config:
     """A whole run. A budget of 0 is no limit; `steps` counts agent steps over all environments."""
 
     env: Annotated[str, tyro.conf.Positional] = "arena"
-    """The world: arena, arena/84, watermaze, atari/seaquest, control/reacher-hard, lab/rooms_watermaze, …"""
+    """The world: arena, arena/84, watermaze, atari/seaquest, control/reacher-hard, lab/rooms_watermaze,
+    gym/CarRacing-v3, my_module:factory, …"""
     seed: int = 0
     steps: int = 0
     minutes: float = 0.0
@@ -179,6 +199,7 @@ class Config:
     actor: ActorConfig = field(default_factory=ActorConfig)
     atari: AtariConfig = field(default_factory=AtariConfig)
     control: ControlConfig = field(default_factory=ControlConfig)
+    gym: GymConfig = field(default_factory=GymConfig)
 
     def __post_init__(self):
         problem = _first_problem(self)
@@ -202,6 +223,9 @@ def _first_problem(config: Config) -> str | None:
         "atari.sticky must lie in [0, 1)": 0 <= config.atari.sticky < 1,
         "control.episode must be at least the horizon": not config.env.startswith("control/")
         or config.control.episode >= actor.horizon,
+        "gym.frame_skip must be at least 1": config.gym.frame_skip >= 1,
+        "gym.size must be at least 8": config.gym.size >= 8,
+        "gym.step_timeout must be above 0": config.gym.step_timeout > 0,
         "reward.sharpness must be above 0": config.reward.sharpness > 0,
         "relabel.p_hindsight must lie in [0, 1]": 0 <= relabel.p_hindsight <= 1,
         "relabel.goals must name at least one kind of goal": len(relabel.goals) >= 1,
@@ -241,21 +265,38 @@ FIRST_PERSON: dict[str, Any] = {
     "network.channels": (32, 64),
 }
 
+GYM: dict[str, Any] = {  # for a first try on a laptop, where every step costs milliseconds
+    "minutes": 10.0,
+    "actor.environments": 16,
+    "actor.horizon": 25,
+    "actor.warm_up": 10,
+    "goal_buffer.capacity": 256,
+    "replay_capacity": 2_000,
+    "evaluate_every": 20_000,
+    "evaluation_goals": 32,
+    "network.channels": (32, 64),
+    "network.kernels": (6, 2),  # equal to the strides: matrix products on a CPU
+    "network.strides": (6, 2),
+}
+
+ARENA: dict[str, Any] = {
+    "steps": 640_000,
+    "minutes": 9.0,
+    "actor.environments": 64,
+    "actor.horizon": 20,
+    "replay_capacity": 4096,
+    "evaluate_every": 50_000,
+    "network.channels": (32,),
+    "network.kernels": (4,),
+    "network.strides": (4,),
+    "network.features": 128,
+    "network.lstm": 128,
+    "network.time_units": 16,
+}
+
 SIZES: dict[str, dict[str, Any]] = {
-    "arena": {
-        "steps": 640_000,
-        "minutes": 9.0,
-        "actor.environments": 64,
-        "actor.horizon": 20,
-        "replay_capacity": 4096,
-        "evaluate_every": 50_000,
-        "network.channels": (32,),
-        "network.kernels": (4,),
-        "network.strides": (4,),
-        "network.features": 128,
-        "network.lstm": 128,
-        "network.time_units": 16,
-    },
+    "arena": ARENA,
+    "arena/16": ARENA | {"steps": 300_000, "actor.horizon": 14, "network.features": 64, "network.lstm": 64},
     "arena/84": {
         "steps": 2_500_000,
         "actor.horizon": 30,
@@ -273,29 +314,47 @@ SIZES: dict[str, dict[str, Any]] = {
         "evaluate_every": 500_000,
         "network.channels": (32, 64),
     },
+    "gym": GYM,
+    "gym/CarRacing-v3": GYM
+    | {"gym.frame_skip": 4, "actor.warm_up": 5, "goal_buffer.capacity": 128, "evaluation_goals": 16},
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 
-FIRST_PERSON_FAST: dict[str, Any] = {"actor.horizon": 80, "actor.warm_up": 50, "replay_capacity": 12_500}
+FIRST_PERSON_FAST: dict[str, Any] = {
+    "network.centre": True,
+    "actor.horizon": 80,
+    "actor.warm_up": 50,
+    "replay_capacity": 12_500,
+}
 
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
+    "arena/16": {"learner.learning_rate": 2e-3},
     "arena/84": {},
     "atari": {
         "network.centre": True,
         "goal_buffer.strategy": "diverse",
         "goal_buffer.closeness": "nearest",
+        "reward.hidden": 256,
+        "reward.decoy_pool": 128,
         "learner.replay_ratio": 8.0,
     },
     "watermaze": FIRST_PERSON_FAST,
     "lab": FIRST_PERSON_FAST,
-    "control": {"control.episode": 300},
+    "control": {"network.centre": True, "control.episode": 300},
+    "gym": {"network.centre": True, "learner.batch": 32, "learner.replay_ratio": 8.0},
 }
+
+
+def suite_of(env: str) -> str:
+    """The family of a world: what comes before the slash; of module:factory, gym."""
+    suite = env.split("/")[0]
+    return "gym" if ":" in suite else suite
 
 
 def preset(env: str, name: ConfigName = "fast") -> Config:
     """The configuration `name`, sized for the world `env`: what is said of a world, or else of its suite."""
-    suite = env.split("/")[0]
+    suite = suite_of(env)
     changes = SIZES.get(env, SIZES.get(suite, {}))
     if name == "fast":
         changes = FAST | changes | FAST_IN.get(env, FAST_IN.get(suite, {}))

@@ -70,6 +70,10 @@ class UserError(Exception):
     """Something the user can mend; its text is one sentence, shown without a traceback."""
 
 
+class LostError(UserError):
+    """Something a run cannot do without is gone, but not what it has learned."""
+
+
 class StoppedError(Exception):
     """A run was asked to stop, and has saved; `signal` is who asked."""
 

@@ -1,6 +1,8 @@
 """The real emulator: pixels, resets, goals, and the refusal of what is not known."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +19,7 @@ from discern.config import AtariConfig, preset, replace
 from discern.envs import is_host, make_env, make_scored_env
 from discern.envs.ale import AVATARS, NOOP, RIGHT, Emulator, positions
 from discern.envs.atari import Atari, ScoredAtari, area_weights, shrink
-from discern.envs.atari_games import RemoteGames
+from discern.envs.atari_games import Games
 from discern.envs.atari_goals import DIGESTS, digest, make_goals
 from discern.evaluation.goal_sets import goal_set
 from discern.run.actor import HostCollector, Memory
@@ -91,12 +93,12 @@ def test_the_scored_world_shows_the_training_worlds_pixels(game, config):
     if not locked:
         _, info = training._emulators.reset(seed=5)
     idle = int(info["episode_frame_number"][0]) - 4 * locked
-    scored = ScoredAtari(game, 1, config)
-    scored.reset(0)
-    games = scored._shares[0]
+    games = Games(game, 0.0, shrinks=config is ON_HOST)
+    games.reset(np.zeros((1, 1), int))
     games._games = [games._emulator.starts[idle][0]]
     actions = random_actions(150, 1)
-    np.testing.assert_array_equal(play(training, actions), play(scored, actions))
+    scored = [np.asarray(shrink(games.step(action)[0])) for action in actions]
+    np.testing.assert_array_equal(play(training, actions), scored)
     training.close()
 
 
@@ -177,7 +179,9 @@ def test_sticky_actions_are_a_setting():
     def images(sticky: float) -> np.ndarray:
         env = ScoredAtari("seaquest", 1, AtariConfig(shrink="emulator", sticky=sticky))
         env.reset(0)
-        return play(env, actions)
+        images = play(env, actions)
+        env.close()
+        return images
 
     np.testing.assert_array_equal(images(0.0), images(0.0))
     assert (images(0.0) != images(0.5)).any()
@@ -230,20 +234,20 @@ def test_goals_lie_in_the_playable_area_and_cover_it():
     assert len(goal_set(make_scored_env("atari/seaquest"), "even", 7).images) == 7
 
 
-def test_games_in_processes_of_their_own_are_the_same_games():
+def test_games_in_processes_of_their_own_are_the_same_games(monkeypatch):
     """Sharing games out must not change them, so that a score does not depend on the number of cores."""
-    alone, shared = ScoredAtari("seaquest", 4, ON_HOST), ScoredAtari("seaquest", 4, ON_HOST)
-    shared._shares = [RemoteGames("seaquest", 1, 0.0, True), RemoteGames("seaquest", 3, 0.0, True)]
-    shared._splits = np.array([1])
-    actions = random_actions(30, 4)
-    for env in (alone, shared):
-        env.reset(7)
-    np.testing.assert_array_equal(play(alone, actions), play(shared, actions))
-    shared._shares[0]._process.kill()
-    with pytest.raises((RuntimeError, BrokenPipeError)):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    alone, shared = Games("seaquest", 0.0, shrinks=True), ScoredAtari("seaquest", 12, ON_HOST)
+    actions = random_actions(30, 12)
+    alone.reset(np.stack([np.full(12, 7), np.arange(12)], axis=1))
+    shared.reset(7)
+    np.testing.assert_array_equal([alone.step(action)[0] for action in actions], play(shared, actions))
+    first, second = (process.pid for process in shared._games.running)
+    os.kill(first, signal.SIGKILL)
+    with pytest.raises(UserError, match="atari/seaquest died with exit code -9 while stepping"):
         play(shared, actions[:2])
+    assert not Path(f"/proc/{second}").exists()
     shared.close()
-    assert shared._shares[1]._process.wait(10) == 0
 
 
 def test_an_unknown_game_is_refused():
@@ -291,9 +295,9 @@ def test_the_bench_times_the_emulator_alone():
 def test_emulators_end_with_their_parent():
     """A killed run leaves no process of emulators behind."""
     code = (
-        "from discern.envs.atari_games import RemoteGames; import numpy as np, os\n"
-        "games = RemoteGames('pong', 1, 0.0, True); games.reset(np.zeros((1, 1), int)); games.recv()\n"
-        "print(games._process.pid, flush=True); os._exit(9)"
+        "from discern.envs import make_scored_env; import os\n"
+        "games = make_scored_env('atari/pong', 1); games.reset(0)\n"
+        "print(games._games.running[0].pid, flush=True); os._exit(9)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     pid = int(out.stdout.split()[-1])

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from discern.envs import is_host, make_env, make_host_env
+from discern.envs import is_host, make_env
 from discern.envs.arena import Arena, ArenaState
 from discern.envs.base import Hosted, reset_worlds, step_worlds
 from discern.envs.counting import Counting
@@ -79,6 +79,6 @@ def test_a_hosted_world_equals_the_world():
 
 def test_worlds_are_made_by_name():
     assert make_env("arena/84").spec.image_shape == (84, 84, 3)
-    assert is_host(make_host_env("arena", 4))
+    assert is_host(Hosted(make_env("arena"), 4)) and not is_host(make_env("arena"))
     with pytest.raises(UserError, match="there is no world 'moon'; there are: arena"):
         make_env("moon")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from discern.agent.learner import Learner
-from discern.envs import make_env, make_host_env
+from discern.envs import Hosted, make_env
 from discern.envs.base import Dimension
 from discern.evaluation import achievement
-from discern.evaluation.achievement import evaluate_policy, reached, score
+from discern.evaluation.achievement import evaluator, reached, score
 from discern.evaluation.figures import draw_averages, draw_curve, draw_goals
 from discern.evaluation.goal_sets import GoalSet, goal_set
 from discern.types import UserError
@@ -50,24 +50,24 @@ def test_goal_sets_are_fixed():
 @pytest.mark.parametrize("host", [False, True])
 def test_the_random_policy_is_at_chance(tiny, host):
     """Both ways to attempt goals; 100 goals, 10 % of each of two axes: about 4 %."""
-    env = make_host_env("arena", 32) if host else make_env("arena")
+    env = Hosted(make_env("arena"), 32) if host else make_env("arena")
     learner = Learner(tiny, env.spec)
     params = jax.jit(learner.init)(jax.random.key(0), jnp.zeros((16, 24, 24, 3), jnp.uint8)).params
     goals = goal_set(make_env("arena"))
-    result = evaluate_policy(learner.imitator, params, env, goals, trials=6, epsilon=1.0)
+    evaluate = evaluator(learner.imitator, env)
+    result = evaluate(params, goals, trials=6, epsilon=1.0)
     assert 0.01 < result.success < 0.08
     assert result.final_images.shape == (100, 24, 24, 3)
-    again = evaluate_policy(learner.imitator, params, env, goals, trials=6, epsilon=1.0)
-    assert again.success == result.success
+    assert evaluate(params, goals, trials=6, epsilon=1.0).success == result.success
 
 
 def test_averages_are_over_all_trials_of_a_goal(tiny, monkeypatch):
     """Three trials of three goals, five at once: nine attempts that end in images of their own number, and padding."""
-    env = make_host_env("counting", 5)
+    env = Hosted(make_env("counting"), 5)
     goals = GoalSet("", np.zeros((3, 1, 1, 3), np.uint8), np.zeros((3, 1), np.float32), "")
     ended = iter(np.split(np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1).repeat(3, -1), 2))
     monkeypatch.setattr(achievement, "_attempts_on_host", lambda *_: lambda *_: (next(ended), np.zeros((5, 1))))
-    result = evaluate_policy(Learner(tiny, env.spec).imitator, {}, env, goals, trials=3)
+    result = evaluator(Learner(tiny, env.spec).imitator, env)({}, goals, trials=3)
     np.testing.assert_array_equal(result.final_images[:, 0, 0, 0], [0, 1, 2])
     np.testing.assert_array_equal(result.average_images[:, 0, 0, 0], [3, 4, 5])
     assert result.average_images.dtype == np.uint8

@@ -11,7 +11,7 @@ from discern.cli import main
 from discern.config import preset, replace
 from discern.envs import is_host, make_env, make_scored_env
 from discern.envs.watermaze import ACTIONS, Watermaze, WatermazeState
-from discern.evaluation.achievement import evaluate_policy, reached
+from discern.evaluation.achievement import evaluator, reached
 from discern.evaluation.goal_sets import goal_set
 from discern.types import UserError
 from tests.conftest import TINY
@@ -112,7 +112,7 @@ def test_a_death_is_told(opened, monkeypatch):
     env = opened(make_env, 1)
     env.reset(0)
     env.send(np.zeros(1, np.int32))
-    with pytest.raises(UserError, match="DeepMind Lab died with exit code 7"):
+    with pytest.raises(UserError, match="lab/rooms_watermaze died with exit code 7 while stepping"):
         env.recv()
 
 
@@ -121,7 +121,7 @@ def test_attempts_are_scored_by_place_and_yaw(opened):
     env = opened(make_scored_env, 4)
     learner = Learner(replace(preset(NAME), TINY | {"network.kernels": (8,), "network.strides": (8,)}), env.spec)
     params = jax.jit(learner.init)(jax.random.key(0), jnp.zeros((16, 84, 84, 3), jnp.uint8)).params
-    result = evaluate_policy(learner.imitator, params, env, goal_set(env, count=6), trials=2, epsilon=1.0)
+    result = evaluator(learner.imitator, env)(params, goal_set(env, count=6), trials=2, epsilon=1.0)
     assert set(result.per_dimension) == {"x", "y", "yaw"}
     assert result.success is not None and result.success <= min(result.per_dimension.values())
     np.testing.assert_array_equal(result.final_images[:, 0, 0, 0], 4 * TINY["actor.horizon"])

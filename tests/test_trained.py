@@ -4,7 +4,7 @@ from rich.console import Console
 
 import discern
 from discern.config import replace
-from discern.envs import make_host_env
+from discern.envs import Hosted, make_env
 from discern.run.trained import as_observation
 from discern.types import UserError
 
@@ -27,7 +27,7 @@ def test_reach_returns_the_whole_trajectory(agent):
     assert reached.q_values.shape == (5, 5)
     np.testing.assert_array_equal(reached.actions, reached.q_values.argmax(-1))
     assert ((reached.rewards >= 0) & (reached.rewards <= 1)).all()
-    again = agent.reach(make_host_env("arena", 1), goal, seed=4)
+    again = agent.reach(Hosted(make_env("arena"), 1), goal, seed=4)
     np.testing.assert_array_equal(again.observations, reached.observations)
 
 
@@ -88,7 +88,7 @@ def test_another_world_is_refused(agent):
     with pytest.raises(UserError, match="this agent lives in arena"):
         agent.reach(discern.make_env("arena/84"), np.zeros(SHAPE, np.uint8))
     with pytest.raises(UserError, match="acts in one environment, not 3"):
-        agent.reach(make_host_env("arena", 3), np.zeros(SHAPE, np.uint8))
+        agent.reach(Hosted(make_env("arena"), 3), np.zeros(SHAPE, np.uint8))
 
 
 def test_an_agent_can_be_handed_on(agent, tmp_path):

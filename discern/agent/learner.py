@@ -34,7 +34,15 @@ class Learner:
 
     def update(self, state: LearnerState, batch: Batch) -> tuple[LearnerState, dict[str, jax.Array]]:
         """A new state after one gradient step on a relabelled batch."""
-        gradient, metrics = jax.grad(self.loss, has_aux=True)(state.params, state.target_params, batch)
+        gradient, metrics = self.gradient(state, batch)
+        return self.apply(state, gradient), metrics | {"gradient_norm": optax.tree.norm(gradient)}
+
+    def gradient(self, state: LearnerState, batch: Batch) -> tuple[Params, dict[str, jax.Array]]:
+        """The gradient of the loss, and the loss's metrics."""
+        return jax.grad(self.loss, has_aux=True)(state.params, state.target_params, batch)
+
+    def apply(self, state: LearnerState, gradient: Params) -> LearnerState:
+        """A new state after one step along the gradient."""
         steps, optimiser = self.optimiser.update(gradient, state.optimiser, state.params)
         params = optax.apply_updates(state.params, steps)
         updates = state.updates + 1
@@ -45,8 +53,7 @@ class Learner:
         average = state.average
         if average is not None:
             average = optax.incremental_update(params, average, 1.0 - self.config.average_decay)
-        metrics["gradient_norm"] = optax.tree.norm(gradient)
-        return LearnerState(params, target, average, optimiser, updates), metrics
+        return LearnerState(params, target, average, optimiser, updates)
 
     def loss(self, params: Params, target_params: Params, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The TD loss of every goal of every trajectory, averaged over both, plus the reward's own loss."""

@@ -1,12 +1,13 @@
 """Worlds to act in; `make_env` is the one place that knows them all."""
 
 import os
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar, cast
 
 from typing_extensions import TypeIs
 
-from discern.config import Config
+from discern.config import Config, preset, suite_of
 from discern.envs.arena import Arena
 from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
 from discern.envs.counting import Counting
@@ -15,22 +16,24 @@ from discern.types import UserError
 
 Env = DeviceEnv | HostEnv
 ScoredEnv = DeviceEnv | ScoredHostEnv
+AnyEnv = TypeVar("AnyEnv", Env, ScoredEnv)
 
 WORLDS: dict[str, Callable[[], DeviceEnv]] = {
     "arena": lambda: Arena(size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, name="arena"),
+    "arena/16": lambda: Arena(size=16, stride=0.12, radius=0.1, distractors=1, speed=0.06, name="arena/16"),
     "arena/84": lambda: Arena(size=84, stride=0.08, radius=0.06, distractors=3, speed=0.04, name="arena/84"),
     "counting": Counting,
     "watermaze": Watermaze,
 }
 
 
-def _atari(game: str, n: int, config: Config, scored: bool) -> HostEnv:
+def _atari(name: str, n: int, config: Config, scored: bool) -> HostEnv:
     from discern.envs.atari import Atari, ScoredAtari
 
-    return (ScoredAtari if scored else Atari)(game, n, config.atari)
+    return (ScoredAtari if scored else Atari)(name.removeprefix("atari/"), n, config.atari)
 
 
-def _control(domain: str, n: int, config: Config, scored: bool) -> HostEnv:
+def _control(name: str, n: int, config: Config, scored: bool) -> HostEnv:
     try:
         from discern.envs.control import EPISODE, Control, OpenGLControl
     except Exception as error:  # a missing library shows in many ways
@@ -39,17 +42,24 @@ def _control(domain: str, n: int, config: Config, scored: bool) -> HostEnv:
             raise
         raise UserError(f"MUJOCO_GL={backend} does not work here; unset it, since no OpenGL is needed") from error
     kind = OpenGLControl if config.control.pixels == "opengl" else Control
-    return kind(domain, n, EPISODE if scored else config.control.episode)
+    return kind(name.removeprefix("control/"), n, EPISODE if scored else config.control.episode)
 
 
-def _lab(level: str, n: int, config: Config, scored: bool) -> HostEnv:
+def _lab(name: str, n: int, config: Config, scored: bool) -> HostEnv:
     from discern.envs.lab import Lab, ScoredLab
 
     del config
-    return (ScoredLab if scored else Lab)(level, n)
+    return (ScoredLab if scored else Lab)(name.removeprefix("lab/"), n)
 
 
-SUITES: dict[str, Callable[[str, int, Config, bool], HostEnv]] = {"atari": _atari, "control": _control, "lab": _lab}
+def _gym(name: str, n: int, config: Config, scored: bool) -> HostEnv:
+    from discern.envs.gymnasium import SCORED_AT_ONCE, Gym
+
+    return Gym(name, min(n, SCORED_AT_ONCE) if scored else n, config)
+
+
+Maker = Callable[[str, int, Config, bool], HostEnv]
+SUITES: dict[str, Maker] = {"atari": _atari, "control": _control, "lab": _lab, "gym": _gym}
 
 
 def make_env(name: str, n: int = 1, config: Config | None = None) -> Env:
@@ -63,20 +73,30 @@ def make_scored_env(name: str, n: int = 1, config: Config | None = None) -> Scor
 
 
 def _make(name: str, n: int, config: Config | None, scored: bool) -> Env:
-    suite, _, which = name.partition("/")
-    if which and suite in SUITES:
-        return SUITES[suite](which, n, config or Config(), scored)
+    suite = suite_of(name)
+    if suite in SUITES and suite != name:
+        return SUITES[suite](name, n, config or preset(name), scored)
     if name not in WORLDS:
         hosted = ("atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…")
-        known = [*sorted(WORLDS), *hosted, "lab/rooms_watermaze"]
+        known = [*sorted(WORLDS), *hosted, "lab/rooms_watermaze", "gym/CarRacing-v3", "gym/…", "my_module:factory"]
         raise UserError(f"there is no world '{name}'; there are: {', '.join(known)}")
     return WORLDS[name]()
 
 
-def make_host_env(name: str, n: int, config: Config | None = None) -> HostEnv:
-    """`n` environments on the host, whatever kind of world it is."""
-    env = make_env(name, n, config)
-    return env if is_host(env) else Hosted(env, n)
+@contextmanager
+def opened(env: AnyEnv) -> Iterator[AnyEnv]:
+    """The world, closed in the end where it runs on the host."""
+    try:
+        yield env
+    finally:
+        if is_host(env):
+            env.close()
+
+
+def spec_of(config: Config) -> EnvSpec:
+    """What an agent must know of the config's world."""
+    with opened(make_env(config.env, 1, config)) as env:
+        return env.spec
 
 
 def is_host(env: Env) -> TypeIs[HostEnv]:
@@ -91,9 +111,11 @@ __all__ = [
     "EnvSpec",
     "HostEnv",
     "HostStep",
+    "Hosted",
     "ScoredEnv",
     "is_host",
     "make_env",
-    "make_host_env",
     "make_scored_env",
+    "opened",
+    "spec_of",
 ]

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,9 +18,9 @@ from ale_py.vector_env import AtariVectorEnv
 
 from discern.config import AtariConfig
 from discern.envs.ale import ACTIONS, AVATARS, SCREEN, SIDE, Look, positions, refuse_unknown_game
-from discern.envs.atari_games import Games, RemoteGames
 from discern.envs.atari_goals import goal_sets, goals
 from discern.envs.base import EnvSpec, HostStep
+from discern.envs.processes import Process, Processes, shares
 
 GAMES_PER_PROCESS = 6  # at least; a process costs a second or two
 
@@ -69,7 +70,7 @@ class Atari:
 
 
 class ScoredAtari:
-    """N games whose memory can be read, shared out over processes.
+    """N games whose memory can be read, shared out over processes that the first reset starts.
 
     An attempt starts where the avatar begins to obey, after up to 30 idle frames. A game whose avatar is not known
     has no scored dimension, only goals to look at.
@@ -80,26 +81,19 @@ class ScoredAtari:
         self.size = n
         self.goal_sets = goal_sets(game)
         self._game = game
-        count = max(1, min(len(os.sched_getaffinity(0)), n // GAMES_PER_PROCESS))
-        play = RemoteGames if count > 1 else Games
-        sizes = [(n + i) // count for i in range(count)]
-        self._shares = [play(game, size, config.sticky, not shrinks_on_accelerator(config)) for size in sizes]
-        self._splits = np.cumsum(sizes)[:-1]
+        world = (self.spec.name, "atari_games.py", "Games", (game, config.sticky, not shrinks_on_accelerator(config)))
+        self._games = Processes(partial(Process, *world), shares(n, GAMES_PER_PROCESS))
 
     def reset(self, seed: int) -> HostStep:
-        seeds = np.stack([np.full(self.size, seed), np.arange(self.size)], axis=1)
-        for games, share in zip(self._shares, np.split(seeds, self._splits), strict=True):
-            games.reset(share)
+        self._games.ask("reset", np.stack([np.full(self.size, seed), np.arange(self.size)], axis=1))
         return self.recv()
 
     def send(self, actions: np.ndarray) -> None:
-        for games, share in zip(self._shares, np.split(np.asarray(actions), self._splits), strict=True):
-            games.send(share)
+        self._games.ask("step", np.asarray(actions))
 
     def recv(self) -> HostStep:
-        played = [games.recv() for games in self._shares]
-        looks, is_first, is_last = jax.tree.map(lambda *parts: np.concatenate(parts), *played)
-        return HostStep(looks, is_first, is_last)
+        screens, memory, is_first, is_last = self._games.together()
+        return HostStep(Look(screens, memory), is_first, is_last)
 
     def observe(self, raw: Look) -> jax.Array:
         return shrink(jnp.asarray(raw.screen))
@@ -112,8 +106,7 @@ class ScoredAtari:
         return goals(self._game, name, count)
 
     def close(self) -> None:
-        for games in self._shares:
-            games.close()
+        self._games.close()
 
 
 def atari_spec(game: str) -> EnvSpec:

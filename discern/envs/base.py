@@ -30,6 +30,7 @@ class EnvSpec:
     image_shape: tuple[int, int, int]
     actions: int
     dimensions: tuple[Dimension, ...] = ()
+    unscored: str = "where its avatar is is not known"  # why there is no success rate where there is no dimension
 
 
 class DeviceEnv(Protocol):

@@ -1,12 +1,7 @@
 """DeepMind Lab's rooms_watermaze, where Lab is installed: the actions are the watermaze's, in the same order."""
 
-import contextlib
 import importlib.util
-import os
-import pickle
-import subprocess
-import sys
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from discern.envs.base import EnvSpec, HostStep, far_apart
+from discern.envs.processes import Process, Processes
 from discern.envs.watermaze import ACTIONS, DIMENSIONS, FRAMES_PER_STEP, LOOK_PIXELS
 from discern.envs.watermaze_view import INRADIUS, SIZE
 from discern.types import UserError
@@ -47,36 +43,29 @@ class Lab:
             )
         self.spec = EnvSpec(f"lab/{level}", (SIZE, SIZE, 3), len(ACTIONS), DIMENSIONS)
         self.size = n
-        self._level = LEVELS[level]
-        self._levels: list[RemoteLevel] = []
+        settings = (LEVELS[level], list(self.observations), SETTINGS, FRAMES_PER_STEP)
+        self._levels = Processes(partial(Process, self.spec.name, "lab_level.py", "Level", settings), [1] * n)
 
     def reset(self, seed: int) -> HostStep:
-        if not self._levels:
-            arguments = (self._level, list(self.observations), SETTINGS, FRAMES_PER_STEP)
-            self._levels = [RemoteLevel(*arguments) for _ in range(self.size)]
-        for i, level in enumerate(self._levels):
-            level.ask("reset", [seed, i])
+        self._levels.ask("reset", np.stack([np.full(self.size, seed), np.arange(self.size)], axis=1))
         return self.recv()
 
     def send(self, actions: np.ndarray) -> None:
-        for level, action in zip(self._levels, LAB_ACTIONS[np.asarray(actions)], strict=True):
-            level.ask("step", action)
+        self._levels.ask("step", LAB_ACTIONS[np.asarray(actions)])
 
     def recv(self) -> HostStep:
-        seen, is_first, is_last = zip(*(level.answer() for level in self._levels), strict=True)
-        return HostStep(self.gather(seen), np.array(is_first), np.array(is_last))
+        *seen, is_first, is_last = self._levels.together()
+        return HostStep(self.gather(seen), is_first, is_last)
 
-    def gather(self, seen: tuple[dict[str, np.ndarray], ...]) -> Any:
-        """What N levels showed, together."""
-        return np.stack([one[IMAGE] for one in seen])
+    def gather(self, seen: list[np.ndarray]) -> Any:
+        """What is made of what N levels observe."""
+        return seen[0]
 
     def observe(self, raw: Any) -> jax.Array:
         return jnp.asarray(raw)
 
     def close(self) -> None:
-        for level in self._levels:
-            level.close()
-        self._levels = []
+        self._levels.close()
 
 
 class Look(NamedTuple):
@@ -95,9 +84,9 @@ class ScoredLab(Lab):
     def __init__(self, level: str, n: int):
         super().__init__(level, min(n, SCORED_AT_ONCE))
 
-    def gather(self, seen: tuple[dict[str, np.ndarray], ...]) -> Look:
-        poses = [[*one[PLACE][:2], np.deg2rad(one[ANGLES][1])] for one in seen]
-        return Look(np.stack([one[IMAGE] for one in seen]), np.array(poses, np.float32))
+    def gather(self, seen: list[np.ndarray]) -> Look:
+        image, place, angles = seen
+        return Look(image, np.hstack([place[:, :2], np.deg2rad(angles[:, 1:2])]).astype(np.float32))
 
     def observe(self, raw: Look) -> jax.Array:
         return jnp.asarray(raw.image)
@@ -121,34 +110,3 @@ class ScoredLab(Lab):
         turn = poses[:, 2:]
         chosen = far_apart(np.hstack([poses[:, :2] / INRADIUS, np.cos(turn), np.sin(turn)]), count)
         return images[chosen], poses[chosen]
-
-
-class RemoteLevel:
-    """One level in its process."""
-
-    def __init__(self, *arguments: Any):
-        command = [sys.executable, "-P", str(Path(__file__).with_name("lab_level.py"))]
-        inherited = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=inherited)
-        self._say(arguments)
-
-    def ask(self, method: str, argument: Any) -> None:
-        self._say((method, argument))
-
-    def _say(self, what: Any) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has died, and the answer that does not come says so
-            pickle.dump(what, self._process.stdin)
-            self._process.stdin.flush()
-
-    def answer(self) -> Any:
-        assert self._process.stdout is not None
-        try:
-            return pickle.load(self._process.stdout)
-        except EOFError:
-            code = self._process.wait()
-            raise UserError(f"DeepMind Lab died with exit code {code}; what it said stands above") from None
-
-    def close(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self._process.communicate()

@@ -41,15 +41,11 @@ def reached(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension,
     return np.where(wraps, around, distance) <= TOLERANCE * span + 1e-6
 
 
-def evaluate_policy(
-    imitator: Imitator, params: Params, env: ScoredEnv, goals: GoalSet, trials: int, epsilon: float = 0.0, seed: int = 0
-) -> Score:
-    """Every goal, `trials` times, each from a fresh start; ε = 1 is the random policy."""
-    return evaluator(imitator, env)(params, goals, trials, epsilon, seed)
-
-
 def evaluator(imitator: Imitator, env: ScoredEnv) -> Callable[..., Score]:
-    """`evaluate_policy` for one agent and world, compiled once."""
+    """What scores parameters in a world, compiled once: every goal, `trials` times, each from a fresh start.
+
+    ε = 1 is the random policy.
+    """
     attempt: Callable = (
         _attempts_on_host(imitator, env) if is_host(env) else jax.jit(partial(_attempt_on_device, imitator, env))
     )

@@ -28,7 +28,8 @@ def draw_curve(rows: list[dict], path: Path) -> None:
             axes.plot(steps, 100 * values, style, markersize=3, label=label)
     axes.set(xlabel="agent steps", ylabel="%", ylim=(0, 102))
     axes.grid(alpha=0.3)
-    axes.legend()
+    if axes.lines:
+        axes.legend()
     figure.savefig(path, dpi=120)
     plt.close(figure)
 

@@ -12,11 +12,12 @@ import numpy as np
 from discern.agent.goals import GoalBuffer, propose
 from discern.agent.networks import Imitator
 from discern.agent.policy import Pursuit, Whims, act, begin_pursuit, next_whims
+from discern.agent.relabel import relabel
 from discern.config import ActorConfig, Config
 from discern.envs import DeviceEnv, Env, HostEnv, HostStep, is_host, make_env
 from discern.envs.base import Hosted, Worlds, reset_worlds, step_worlds, where_rows
-from discern.run.replay import Replay, begin, commit, write_action, write_observation
-from discern.types import Params, PRNGKey
+from discern.run.replay import Replay, begin, commit, sample, write_action, write_observation
+from discern.types import Batch, Params, PRNGKey
 
 
 class ActorState(NamedTuple):
@@ -35,6 +36,17 @@ class Memory(NamedTuple):
 
     replay: Replay
     goals: GoalBuffer
+
+
+def draw(memory: Memory, key: PRNGKey, config: Config, shards: int = 1) -> Batch:
+    """A batch from the replay under goals drawn afresh; in several shards, each a small batch: axes [shards, B, …]."""
+
+    def one(key: PRNGKey) -> Batch:
+        sample_key, relabel_key = jax.random.split(key)
+        trajectories = sample(memory.replay, sample_key, config.learner.batch // shards)
+        return relabel(relabel_key, trajectories, memory.goals, config.relabel, config.reward)
+
+    return one(key) if shards == 1 else jax.vmap(one)(jax.random.split(key, shards))
 
 
 def initial_actor(imitator: Imitator, slot: jax.Array) -> ActorState:
@@ -130,8 +142,9 @@ class Decider:
 class DeviceCollector:
     """Acts fully inside jit; its state holds the worlds too, so a checkpoint can hold it."""
 
-    def __init__(self, config: Config, env: DeviceEnv, imitator: Imitator):
+    def __init__(self, config: Config, env: DeviceEnv, imitator: Imitator, epsilon: jax.Array | None = None):
         self.config = config.actor
+        self.epsilon = exploration(config.actor) if epsilon is None else epsilon
         self.env = env
         self.imitator = imitator
         self.decider = Decider(config, imitator)
@@ -167,14 +180,12 @@ class DeviceCollector:
     def _turn(
         self, params: Params, state: tuple[Worlds, ActorState], memory: Memory, key: PRNGKey
     ) -> tuple[tuple[Worlds, ActorState], Memory]:
-        epsilon = exploration(self.config)
-
         def one(carry, key: PRNGKey):
             worlds, actor, memory = carry
             decide_key, step_key = jax.random.split(key)
             images = jax.vmap(self.env.observe)(worlds.state)
             actor, memory, actions = self.decider.decide(
-                params, actor, memory, images, worlds.is_first, epsilon, decide_key
+                params, actor, memory, images, worlds.is_first, self.epsilon, decide_key
             )
             return (step_worlds(self.env, worlds, actions, step_key), actor, memory), None
 
@@ -198,7 +209,7 @@ class HostCollector:
     A thread for each group waits for its environments and copies what they return to the accelerator.
     """
 
-    def __init__(self, config: Config, groups: list[HostEnv], imitator: Imitator):
+    def __init__(self, config: Config, groups: list[HostEnv], imitator: Imitator, epsilon: jax.Array | None = None):
         self.config = config.actor
         self.seed = config.seed
         self.groups = groups
@@ -207,7 +218,8 @@ class HostCollector:
         self.length = self.config.steps_per_turn or 1
         self.steps_per_turn = self.length * self.config.environments
         sizes = [group.size for group in groups]
-        self.epsilons = jnp.split(exploration(self.config), np.cumsum(sizes)[:-1].tolist())
+        epsilon = exploration(self.config) if epsilon is None else epsilon
+        self.epsilons = jnp.split(epsilon, np.cumsum(sizes)[:-1].tolist())
         self.threads = ThreadPoolExecutor(len(groups), "receiver")
         self.arriving: list[Future[HostStep]] = []
         observe, decider = groups[0].observe, Decider(config, imitator)
@@ -311,9 +323,11 @@ def make_worlds(config: Config) -> list[Env]:
     return [Hosted(first, size) for size in sizes] if config.actor.host else [first]
 
 
-def make_collector(config: Config, worlds: list[Env], imitator: Imitator) -> Collector:
-    """The way to act that fits the worlds."""
+def make_collector(
+    config: Config, worlds: list[Env], imitator: Imitator, epsilon: jax.Array | None = None
+) -> Collector:
+    """The way to act that fits the worlds, with an ε [N] for each environment if not the config's."""
     groups = [world for world in worlds if is_host(world)]
     if groups:
-        return HostCollector(config, groups, imitator)
-    return DeviceCollector(config, cast(DeviceEnv, worlds[0]), imitator)
+        return HostCollector(config, groups, imitator, epsilon)
+    return DeviceCollector(config, cast(DeviceEnv, worlds[0]), imitator, epsilon)

@@ -49,7 +49,7 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
     if on_host:  # a machine may slow down as it warms: the emulator is timed on both sides of the whole loop
         loop.collector.finish()
         world = (world + _world_rate(loop, seconds)) / 2
-    loop.collector.close()
+    loop.close()
     return {
         "env": config.env,
         "environments": config.actor.environments,

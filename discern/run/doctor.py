@@ -21,6 +21,7 @@ PARTS = {
     "tyro": "",
     "tensorboard": "uv sync --extra tensorboard",
     "ray": "uv sync --extra cluster",
+    "pygame-ce": "uv sync --extra gym",
     "gradio": "uv sync --extra studio",
 }
 

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def new_folder(path: str | Path | None, config: Config) -> RunFolder:
     """Makes the folder of a new run; one that holds a run already is refused, whatever its config."""
     if path is None:
         stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-        path = Path("runs") / f"{config.env.replace('/', '-')}-{stamp}-seed{config.seed}"
+        path = Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', config.env)}-{stamp}-seed{config.seed}"
     folder = RunFolder(path)
     if folder.config_file.exists():
         changed = differences(config, folder.config())

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from discern.envs import is_host, make_scored_env
+from discern.envs import make_scored_env, opened
 from discern.evaluation.achievement import evaluator
 from discern.evaluation.goal_sets import goal_set
 from discern.run.trained import load
@@ -25,7 +25,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it.
 
-    `figure` is where to draw goals above the average of what was achieved.
+    `goals` is the world's usual set unless named; `figure` is where to draw goals above the average of what was
+    achieved.
     """
     if trials < 1 or count < 1:
         raise UserError("trials and goals must be at least 1")
@@ -35,18 +36,14 @@ def evaluate(
     agent = load(run)
     if not agent.spec.dimensions:
         raise UserError(
-            f"{agent.spec.name} has no success rate, because where its avatar is is not known; "
+            f"{agent.spec.name} has no success rate, because {agent.spec.unscored}; "
             f"train and look at the run's goals.png"
         )
-    env = make_scored_env(agent.config.env, count, agent.config)
-    try:
+    with opened(make_scored_env(agent.config.env, count, agent.config)) as env:
         wanted = goal_set(env, goals, count)
         attempt = evaluator(agent.learner.imitator, env)
         score = attempt(agent.params, wanted, trials, seed=seed)
         random = attempt(agent.params, wanted, trials, epsilon=1.0, seed=seed)
-    finally:
-        if is_host(env):
-            env.close()
     if figure is not None:
         from discern.evaluation.figures import draw_averages  # matplotlib is slow to import
 

@@ -12,15 +12,14 @@ from rich.console import Console
 
 from discern.agent.learner import Learner
 from discern.config import Config
-from discern.envs import is_host, make_scored_env
+from discern.envs import is_host, make_scored_env, opened
 from discern.evaluation.achievement import Score, evaluator
 from discern.evaluation.goal_sets import goal_set
-from discern.run.actor import Collector
 from discern.run.final import save_final, save_strip
 from discern.run.folder import RunFolder
 from discern.run.metrics import Metrics, Rates
 from discern.run.state import TrainState, diverged, save_state
-from discern.types import StoppedError
+from discern.types import LostError, StoppedError, UserError
 
 
 class Turns(Protocol):
@@ -28,10 +27,11 @@ class Turns(Protocol):
 
     config: Config
     learner: Learner
-    collector: Collector
     trained_per_update: int
 
     def turn(self, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]: ...
+
+    def counts(self, state: TrainState) -> dict[str, int]: ...
 
     def parameter_lag(self) -> int: ...
 
@@ -85,24 +85,24 @@ class Session:
             f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
         )
         after_step = self.state.steps if self.resumed else None
-        try:
-            with Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
+        with opened(self.env), Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
+            try:
                 self.run(metrics, stop)
-                if stop.signal is not None:
-                    advice = f"stopped and saved; go on with: discern train --resume {self.folder.path}"
-                    raise StoppedError(advice, stop.signal)
-                score = self.score(self.final_trials)
-                self.log(metrics, {}, score)
-        finally:
-            self.loop.collector.close()
-            if is_host(self.env):
-                self.env.close()
+            except LostError as error:
+                self.save()
+                advice = f"{error}; what was learned is saved: go on with discern train --resume {self.folder.path}"
+                raise LostError(advice) from error
+            if stop.signal is not None:
+                advice = f"stopped and saved; go on with: discern train --resume {self.folder.path}"
+                raise StoppedError(advice, stop.signal)
+            score = self.score(self.final_trials)
+            self.log(metrics, {}, score)
         save_final(self.folder, self.goals, score)
         draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
         draw_goals(self.goals, score, self.folder.path / "goals.png")
         if self.final_trials > 1:
             draw_averages(self.goals, score.average_images, self.folder.path / "averages.png")
-        reached = f"no success rate, because where {self.config.env}'s avatar is is not known"
+        reached = f"{self.config.env} has no success rate, because {self.env.spec.unscored}"
         if score.success is not None:
             reached = (
                 f"{score.success:.1%} of {len(self.goals.images)} held-out goals reached "
@@ -113,7 +113,8 @@ class Session:
 
     def run(self, metrics: Metrics, stop: Stop) -> None:
         """Turn after turn; a checkpoint at the end, and no older than `checkpoint_seconds` before it."""
-        if self.state.random_success < 0:
+        scored = bool(self.env.spec.dimensions)
+        if scored and self.state.random_success < 0:
             random = self.evaluate(self.state.learner.agent, self.goals, self.final_trials, epsilon=1.0)
             self.state = self.state._replace(random_success=random.success or 0.0)
         while not self.finished() and stop.signal is None:
@@ -121,14 +122,24 @@ class Session:
             if learned and not self.compile_seconds:
                 jax.block_until_ready(learned)
                 self.compile_seconds = time.monotonic() - self.began
+            if not self.state.learning:
+                self.refuse_if_nothing_lasts()
             now = time.monotonic()
             self.state = self.state._replace(seconds=self.seconds_before + now - self.began)
-            evaluation_due = self.config.evaluate_every and self.state.steps >= self.evaluate_at
+            evaluation_due = scored and self.config.evaluate_every and self.state.steps >= self.evaluate_at
             if learned and (evaluation_due or now - self.last_log >= self.config.log_seconds):
                 self.log(metrics, learned, self.score() if evaluation_due else None)
             if now - self.last_save >= self.config.checkpoint_seconds:
                 self.save()
         self.save()
+
+    def refuse_if_nothing_lasts(self) -> None:
+        """Episodes that all end before a goal's time is up leave nothing to learn from."""
+        actor, counts = self.config.actor, self.loop.counts(self.state)
+        if counts["trajectories"] == 0 and counts["dropped"] >= 20 * actor.environments:
+            raise UserError(
+                f"no episode of {self.config.env} has lasted {actor.horizon} steps: choose a smaller --actor.horizon"
+            )
 
     def finished(self) -> bool:
         return self.budget_spent() >= 1.0
@@ -157,7 +168,7 @@ class Session:
         seconds_left = state.seconds * (1 / spent - 1) if 0 < spent < 1 else 0.0
         row |= {"compile_seconds": self.compile_seconds, "budget_spent": spent, "seconds_left": seconds_left}
         row |= self.rates.read(state.steps, updates, self.loop.trained_per_update)
-        row |= self.loop.collector.counts(state.collecting) | values
+        row |= self.loop.counts(state) | values
         row["parameter_lag"] = self.loop.parameter_lag()
         if score is not None and score.success is not None:
             row["random"] = state.random_success

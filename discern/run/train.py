@@ -3,6 +3,7 @@
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import jax
@@ -10,13 +11,12 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from discern.agent.learner import Learner
-from discern.agent.relabel import relabel
 from discern.config import Config
 from discern.envs import is_host
-from discern.run.actor import Memory, make_collector, make_worlds
+from discern.run.actor import Memory, draw, make_collector, make_worlds
 from discern.run.final import forget_final
 from discern.run.folder import new_folder, resumed_folder
-from discern.run.replay import empty_replay, refuse_if_too_large, sample
+from discern.run.replay import empty_replay, refuse_if_too_large
 from discern.run.session import Session
 from discern.run.state import Keys, TrainState, restore_state
 from discern.types import Batch, LearnerState, PRNGKey
@@ -83,6 +83,10 @@ class Loop:
         )
         return state, metrics
 
+    def close(self) -> None:
+        self.collector.close()
+        self.thread.shutdown()
+
     def batches(self, memory: Memory, key: PRNGKey, calls: int) -> list[Batch]:
         """What the updates of one turn train on."""
         drawn = []
@@ -98,6 +102,10 @@ class Loop:
             learner, metrics = self.update(learner, batch)
         return learner, metrics
 
+    def counts(self, state: TrainState) -> dict[str, int]:
+        """Trajectories finished, and partial ones dropped."""
+        return self.collector.counts(state.collecting)
+
     def parameter_lag(self) -> int:
         """The most updates that the learner is ahead of the parameters an action was chosen by."""
         owed = self.collector.steps_per_turn * self.config.learner.replay_ratio / self.trained_per_update
@@ -105,16 +113,11 @@ class Loop:
 
     def _draw(self, memory: Memory, key: PRNGKey) -> tuple[PRNGKey, Batch]:
         """The next key, and the batches of one call, stacked where it makes several updates."""
-
-        def one(key: PRNGKey) -> Batch:
-            sample_key, relabel_key = jax.random.split(key)
-            trajectories = sample(memory.replay, sample_key, self.config.learner.batch)
-            return relabel(relabel_key, trajectories, memory.goals, self.config.relabel, self.config.reward)
-
         key, own_key = jax.random.split(key)
         if self.updates_per_call == 1:
-            return key, one(own_key)
-        return key, jax.vmap(one)(jax.random.split(own_key, self.updates_per_call))
+            return key, draw(memory, own_key, self.config)
+        keys = jax.random.split(own_key, self.updates_per_call)
+        return key, jax.vmap(lambda key: draw(memory, key, self.config))(keys)
 
     def _update(self, state: LearnerState, batch: Batch) -> tuple[LearnerState, dict[str, jax.Array]]:
         if self.updates_per_call == 1:  # a convolution's gradient is slow inside a loop on a CPU
@@ -127,9 +130,9 @@ def train(config: Config, run: str | Path | None = None, console: Console | None
     """Trains a new agent and returns its run folder."""
     began, console = time.monotonic(), console or Console()
     console.print(f"making {config.actor.environments} environments of {config.env} …")
-    loop = Loop(config)
-    folder = new_folder(run, config)
-    return Session(loop, loop.start(), folder, console, began).spend()
+    with closing(Loop(config)) as loop:
+        folder = new_folder(run, config)
+        return Session(loop, loop.start(), folder, console, began).spend()
 
 
 def resume(
@@ -139,6 +142,6 @@ def resume(
     began = time.monotonic()
     folder, config = resumed_folder(run, steps, minutes)
     forget_final(folder)
-    loop = Loop(config)
-    state = restore_state(folder, loop.start())
-    return Session(loop, state, folder, console or Console(), began, resumed=True).spend()
+    with closing(Loop(config)) as loop:
+        state = restore_state(folder, loop.start())
+        return Session(loop, state, folder, console or Console(), began, resumed=True).spend()

@@ -12,7 +12,7 @@ from discern.agent.learner import Learner
 from discern.agent.policy import act, begin_pursuit
 from discern.agent.rewards.discern import embed
 from discern.config import Config
-from discern.envs import Env, is_host, make_env
+from discern.envs import Env, is_host, spec_of
 from discern.envs.base import EnvSpec, Hosted
 from discern.run.folder import RunFolder, new_folder
 from discern.run.state import load_agent, save_agent
@@ -142,7 +142,7 @@ def load(run: str | Path) -> Agent:
     """The agent of a run folder, at its newest checkpoint."""
     folder = RunFolder(run)
     config = folder.config()
-    spec = make_env(config.env, 1, config).spec
+    spec = spec_of(config)
     learner = Learner(config, spec)
     goals = jax.ShapeDtypeStruct((config.goal_buffer.capacity, *spec.image_shape), jnp.uint8)
     template = jax.eval_shape(learner.init, jax.random.key(0), goals).params

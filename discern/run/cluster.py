@@ -1,0 +1,190 @@
+"""The wiring of a cluster: actors play on Ray, each with its own replay, and one learner learns from what they send."""
+
+import math
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+
+from discern.agent.goals import GoalBuffer, substitute
+from discern.agent.learner import Learner
+from discern.config import Config, replace
+from discern.envs import spec_of
+from discern.run.actor import Memory, draw
+from discern.run.devices import make_update, shards_of
+from discern.run.final import forget_final
+from discern.run.folder import new_folder, resumed_folder
+from discern.run.player import share_of
+from discern.run.ray_cluster import connect
+from discern.run.replay import empty_replay
+from discern.run.session import Session
+from discern.run.state import Keys, TrainState, restore_state
+from discern.types import Batch, LearnerState, LostError, UserError
+
+TURN_BYTES = 8_000_000
+
+
+class ClusterLoop:
+    """The parts of a run, and how actors and learner take turns."""
+
+    def __init__(self, config: Config, actors: int, console: Console, crew: Any = None):
+        from discern.run.crew import Crew  # Ray is an extra
+
+        self.spec = spec_of(config)
+        self.config = config = with_turns_worth_sending(config, actors, self.spec.image_shape)
+        self.learner = Learner(config, self.spec)
+        devices = jax.local_devices()
+        shards = shards_of(config.learner.batch, devices)
+        self.update = make_update(self.learner, devices)
+        self.substitute = jax.jit(lambda goals, image, key: substitute(goals, image, key, config.goal_buffer))
+        self.trained_per_update = config.learner.batch * config.actor.horizon
+        largest = share_of(config, actors - 1, actors).actor
+        steps_per_turn = largest.environments * largest.steps_per_turn
+        most_updates = math.ceil(steps_per_turn * config.learner.replay_ratio / self.trained_per_update)
+        self.crew = (crew or Crew)(config, actors, shards, most_updates, console)
+        self.keys = Keys(config.seed)
+        self.proper = self._proper_batch(shards)
+
+    def start(self) -> TrainState:
+        """A fresh state: the actors' random play fills the goal buffer."""
+        openings = self.crew.start()
+        images = np.concatenate([opening.images for opening in openings])[: self.config.goal_buffer.capacity]
+        goals = GoalBuffer(jnp.array(images))
+        learner = jax.jit(self.learner.init)(jax.random.fold_in(jax.random.key(self.config.seed), 1), goals.images)
+        steps = sum(opening.steps for opening in openings)
+        replay: Any = None  # the actors'
+        return TrainState(learner, None, Memory(replay, goals), steps=steps)
+
+    def turn(self, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]:
+        """One actor's turn comes in, the learner makes the updates it brings, and the actor gets another turn.
+
+        So nothing is asked of actors that the learner has no time for: it is they who wait for a slow learner.
+        """
+        if not self.crew.under_way:
+            self.crew.begin(state.learner.params, state.memory.goals)
+        number, played = self.crew.next()
+        key, _ = self.keys.of_turn(state.turn)
+        goals = self.consider(state.memory.goals, played.proposed, key)
+        batches = [batch for batch in played.batches if self.accepts(batch)]
+        learner, metrics = self.learn(state.learner, batches)
+        self.crew.learned(len(batches), learner.params, goals)
+        self.crew.ask(number)
+        state = state._replace(
+            learner=learner,
+            memory=state.memory._replace(goals=goals),
+            turn=state.turn + 1,
+            steps=state.steps + played.steps,
+            learning=state.learning or bool(batches),
+        )
+        return state, metrics
+
+    def learn(self, learner: LearnerState, batches: list[Batch]) -> tuple[LearnerState, dict[str, jax.Array]]:
+        """The updates of one turn; the state before them outlives a device that fails."""
+        metrics: dict[str, jax.Array] = {}
+        try:
+            for batch in batches:
+                learner, metrics = self.update(learner, batch)
+        except jax.errors.JaxRuntimeError as error:
+            raise LostError(f"the learner failed: {str(error).splitlines()[0]}") from error
+        return learner, metrics
+
+    def consider(self, goals: GoalBuffer, proposed: np.ndarray, key: jax.Array) -> GoalBuffer:
+        """The learner's goal buffer after the observations [M, H, W, 3] that an actor proposes."""
+        if proposed.shape[1:] != self.spec.image_shape or proposed.dtype != np.uint8:
+            self.crew.refused += 1
+            return goals
+        for i, image in enumerate(proposed):
+            goals = self.substitute(goals, image, jax.random.fold_in(key, i))
+        self.crew.new_goals += len(proposed)
+        return goals
+
+    def accepts(self, batch: Batch) -> bool:
+        """Whether the batch can be trained on; one that cannot is counted."""
+        structure: Any = jax.tree.structure
+        proper = structure(batch) == structure(self.proper[0]) and all(
+            (leaf.shape, leaf.dtype) == (shape.shape, shape.dtype)
+            and (leaf.dtype == np.uint8 or (leaf.min() >= 0 and leaf.max() < below))
+            for leaf, shape, below in zip(*map(jax.tree.leaves, (batch, *self.proper)), strict=True)
+        )
+        self.crew.refused += not proper
+        return proper
+
+    def counts(self, _: TrainState) -> dict[str, int]:
+        """Trajectories, and what was lost on the way."""
+        return self.crew.counts()
+
+    def close(self) -> None:
+        self.crew.close()
+
+    def parameter_lag(self) -> int:
+        """The most updates that the learner is ahead of the parameters an action was chosen by."""
+        return self.crew.most_lag()
+
+    def _proper_batch(self, shards: int) -> tuple[Batch, Batch]:
+        """The shapes and dtypes of a batch, and what its numbers stay below."""
+        config, image = self.config, self.spec.image_shape
+        goals = GoalBuffer(jax.ShapeDtypeStruct((config.goal_buffer.capacity, *image), np.uint8))  # type: ignore[arg-type]
+        replay = jax.eval_shape(lambda: empty_replay(config.learner.batch, 1, config.actor.horizon, image))
+        shapes: Any = jax.eval_shape(
+            lambda goals, replay, key: draw(Memory(replay, goals), key, config, shards),
+            goals,
+            replay,
+            jax.random.key(0),
+        )
+        rows = config.learner.batch // shards * (config.actor.horizon + 1 + shapes.extra_goals.shape[-4])
+        below = jax.tree.map(lambda shape: 2 if shape.dtype == bool else 256, shapes)
+        trajectories = below.trajectories._replace(actions=self.spec.actions, goal_slot=config.goal_buffer.capacity)
+        return shapes, below._replace(trajectories=trajectories, goal_row=rows, teacher_row=rows)
+
+
+def with_turns_worth_sending(config: Config, actors: int, image_shape: tuple[int, int, int]) -> Config:
+    """An actor plays up to four goals in a turn, where that brings little: an order costs Ray some milliseconds."""
+    environments, horizon = -(-config.actor.environments // actors), config.actor.horizon
+    brought = environments * horizon * config.learner.replay_ratio * math.prod(image_shape)
+    goals = max(1, min(4, int(TURN_BYTES / brought)))
+    return replace(config, {"actor.steps_per_turn": config.actor.steps_per_turn or goals * horizon})
+
+
+def refuse(config: Config, actors: int) -> None:
+    """Mistakes that would show late."""
+    if config.save_replay:
+        raise UserError("--save-replay is for one machine: on a cluster the actors hold the replay")
+    if config.actor.environments < actors:
+        raise UserError(f"{actors} actors need an environment each: set --actor.environments to {actors} or more")
+
+
+def train(
+    config: Config, cluster: str, actors: int = 0, run: str | Path | None = None, console: Console | None = None
+) -> Path:
+    """Trains a new agent on a Ray cluster, `local`, `auto` or HOST:PORT, and returns its run folder."""
+    began, console = time.monotonic(), console or Console()
+    with connect(cluster, actors) as actors:
+        refuse(config, actors)
+        console.print(f"{actors} actors with {config.actor.environments} environments of {config.env} …")
+        with closing(ClusterLoop(config, actors, console)) as loop:
+            folder = new_folder(run, config)
+            return Session(loop, loop.start(), folder, console, began).spend()
+
+
+def resume(
+    run: str | Path,
+    cluster: str,
+    actors: int = 0,
+    steps: int | None = None,
+    minutes: float | None = None,
+    console: Console | None = None,
+) -> Path:
+    """Goes on from the newest checkpoint of a run, whatever it was trained on, with fresh environments and replay."""
+    began, console = time.monotonic(), console or Console()
+    folder, config = resumed_folder(run, steps, minutes)
+    forget_final(folder)
+    with connect(cluster, actors) as actors:
+        refuse(config, actors)
+        with closing(ClusterLoop(config, actors, console)) as loop:
+            state = restore_state(folder, loop.start())
+            return Session(loop, state, folder, console, began, resumed=True).spend()

@@ -1,0 +1,268 @@
+"""Worlds from Gymnasium: contract, discretisation, scores, refusals, and what happens when one fails."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+from rich.console import Console
+
+from discern.cli import main
+from discern.config import Config, preset, replace
+from discern.envs import is_host, make_env, make_scored_env
+from discern.envs.base import Dimension
+from discern.envs.gymnasium import dimension
+from discern.envs.gymnasium_worlds import RefusedError, action_list
+from discern.evaluation.goal_sets import goal_set
+from discern.run.folder import RunFolder
+from discern.run.report import evaluate
+from discern.run.train import train
+from discern.types import UserError
+from tests.conftest import TINY
+
+STAND_IN = str(Path(__file__).parent / "stand_in")
+SMALL = TINY | {"actor.warm_up": 1, "network.kernels": (6,), "network.strides": (6,)}
+SCORE = ("x:0:14", "y:0:14:wraps")
+
+
+@pytest.fixture(autouse=True)
+def _tiny_worlds(monkeypatch):
+    monkeypatch.syspath_prepend(STAND_IN)
+
+
+@pytest.fixture
+def opened():
+    """Makes worlds, and closes them."""
+    worlds = []
+
+    def make(name: str, n: int = 1, maker=make_env, **gym):
+        config = replace(preset(name), {f"gym.{key}": value for key, value in gym.items()})
+        worlds.append(maker(name, n, config))
+        assert is_host(worlds[-1])
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
+
+
+def processes() -> list[str]:
+    """The processes of environments that this one has started and that still run."""
+    return subprocess.run(
+        ["pgrep", "-P", str(os.getpid()), "-f", "gymnasium_worlds"], capture_output=True, text=True, check=False
+    ).stdout.split()
+
+
+def place(image: np.ndarray) -> tuple[int, int]:
+    """x and y of the dot."""
+    rows, columns = np.nonzero(image[..., 0])
+    return int(columns.min()), int(rows.min())
+
+
+def test_an_episode_ends_and_the_next_begins(opened):
+    env = opened("tiny_worlds:Dot", size=16, make_args='{"length": 3}')
+    assert (env.spec.image_shape, env.spec.actions, env.spec.name) == ((16, 16, 3), 4, "tiny_worlds:Dot")
+    steps = [env.reset(4)]
+    for action in (0, 0, 2, 1, 0):
+        env.send(np.array([action], np.int32))
+        steps.append(env.recv())
+    assert [bool(step.is_first[0]) for step in steps] == [True, False, False, False, True, False]
+    assert [bool(step.is_last[0]) for step in steps] == [False, False, False, True, False, False]
+    places = np.array([place(step.raw.image[0]) for step in steps])
+    moved = (places[1:] - places[:-1]) % 16
+    np.testing.assert_array_equal(moved[[0, 1, 2, 4]], [[2, 0], [2, 0], [0, 2], [2, 0]])  # the fourth starts over
+    assert np.asarray(env.observe(steps[0].raw)).dtype == np.uint8
+
+
+def test_a_seed_and_actions_decide_everything_however_many_processes(opened, monkeypatch):
+    def play(env) -> list[np.ndarray]:
+        chance, shown = np.random.default_rng(0), [env.reset(7).raw.image]
+        for _ in range(15):
+            env.send(chance.integers(0, 4, 8, dtype=np.int32))
+            shown.append(env.recv().raw.image)
+        return shown
+
+    several = opened("tiny_worlds:Dot", 8, size=16)
+    first = play(several)
+    np.testing.assert_array_equal(first, play(several))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    np.testing.assert_array_equal(first, play(opened("tiny_worlds:Dot", 8, size=16)))
+    assert len({place(image) for image in first[0]}) > 3  # each has chances of its own
+
+
+def test_frames_are_skipped_up_to_the_end(opened):
+    env = opened("tiny_worlds:Rendered", frame_skip=5, size=10)
+    history = [env.reset(0).raw.image[0, 0, 0, 0]]
+    for _ in range(4):
+        env.send(np.zeros(1, np.int32))
+        step = env.recv()
+        history.append(step.raw.image[0, 0, 0, 0])
+    assert history == [0, 5, 10, 12, 0]
+
+
+def test_images_are_shrunk_by_area(opened):
+    whole = opened("tiny_worlds:Dot", size=16).reset(3).raw.image[0]
+    small = opened("tiny_worlds:Dot", size=8).reset(3).raw.image[0]
+    np.testing.assert_array_equal(small, whole.reshape(8, 2, 8, 2, 3).mean((1, 3)).astype(np.uint8))
+    odd = opened("tiny_worlds:Dot", size=11).reset(3).raw.image[0]
+    np.testing.assert_array_equal(odd, cv2.resize(whole, (11, 11), interpolation=cv2.INTER_AREA))
+
+
+def test_numbers_in_info_and_in_observations_are_measured(opened):
+    env = opened("tiny_worlds:Dot", size=16, score=SCORE)
+    assert env.spec.dimensions == (Dimension("x", 0.0, 14.0), Dimension("y", 0.0, 14.0, wraps=True))
+    x, y = env.measure(env.reset(1).raw)[0]
+    assert x % 2 == 0 and np.isnan(y)  # a reset tells x alone
+    env.send(np.array([2], np.int32))
+    step = env.recv()
+    np.testing.assert_array_equal(env.measure(step.raw)[0], place(step.raw.image[0]))
+    env = opened("tiny_worlds:Rendered", score=("steps:0:12", "observation[1]:-1:1"))
+    env.reset(0)
+    env.send(np.zeros(1, np.int32))
+    np.testing.assert_array_equal(env.measure(env.recv().raw), [[1.0, -0.5]])
+
+
+def test_goals_are_fixed_frames_of_random_play(opened):
+    goals = goal_set(opened("tiny_worlds:Dot", 3, make_scored_env, size=16, score=SCORE), count=7)
+    assert (goals.name, goals.images.shape) == ("random", (7, 16, 16, 3))
+    np.testing.assert_array_equal([place(image) for image in goals.images], goals.measures)
+    again = goal_set(opened("tiny_worlds:Dot", 5, make_scored_env, size=16, score=SCORE), count=7)
+    assert again.digest == goals.digest
+    assert len(np.unique(goals.measures, axis=0)) > 3
+
+
+def test_actions_by_hand():
+    assert action_list(spaces.Discrete(3, start=2)) == [2, 3, 4]
+    lever = action_list(spaces.Box(0.0, 4.0, (1,)))
+    np.testing.assert_array_equal(lever, [[0], [2], [4]])
+    assert lever[0].dtype == np.float32
+    car = np.array(action_list(spaces.Box(np.array([-1, 0, 0], np.float32), np.array([1, 1, 1], np.float32))))
+    assert car.shape == (27, 3)
+    assert len(np.unique(car, axis=0)) == 27
+    np.testing.assert_array_equal(car[[0, 5, 26]], [[-1, 0, 0], [-1, 0.5, 1], [1, 1, 1]])
+    arm = np.array(action_list(spaces.Box(-2.0, 2.0, (2, 2))))
+    np.testing.assert_array_equal(arm.reshape(9, 4), 2 * np.vstack([np.zeros((1, 4)), np.eye(4), -np.eye(4)]))
+    with pytest.raises(RefusedError, match="without bounds"):
+        action_list(spaces.Box(-np.inf, 1.0, (1,)))
+
+
+def test_an_environment_may_read_and_print(opened, capfd):
+    env = opened("tiny_worlds:Talking", size=16)
+    env.reset(0)
+    env.send(np.zeros(1, np.int32))
+    env.recv()
+    assert "step" in capfd.readouterr().err
+
+
+def refusal(monkeypatch, capsys, folder: Path, line: str) -> str:
+    """What the command line says before it leaves with 2, having made nothing and left nothing running."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["discern", "train", *line.split()])
+    with pytest.raises(SystemExit) as leave:
+        main()
+    error = capsys.readouterr().err.strip()
+    assert leave.value.code == 2
+    assert error.count("\n") == 0
+    assert not list(folder.iterdir())
+    assert not processes()
+    return error
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("gym/Nothing-v0", "gym/Nothing-v0 raised NameNotFound"),
+        ("nowhere:make", "nowhere:make raised ModuleNotFoundError: No module named 'nowhere'"),
+        ("tiny_worlds:nothing", "has no attribute 'nothing'"),
+        ("tiny_worlds:many_buttons", "has actions that are no list to choose from: MultiBinary(3)"),
+        ("tiny_worlds:two_levers", "MultiDiscrete([3 2]); wrap it so that its action space is Discrete or Box"),
+        ("tiny_worlds:named_actions", "no list to choose from: Dict('gas': Discrete(2))"),
+        ("tiny_worlds:several_actions", "no list to choose from: Tuple(Discrete(2), Discrete(2))"),
+        ("tiny_worlds:unbounded", "has actions without bounds"),
+        ("tiny_worlds:blind", "shows no pixels: it must observe uint8 [height, width, 3] or render"),
+        ("tiny_worlds:Dot --gym.render", "it rendered None"),
+        ("tiny_worlds:raising", "raised RuntimeError: no licence found (tiny_worlds.py, line"),
+        ("tiny_worlds:sleeping --gym.step-timeout 2.5", "did not answer within 2.5 s while being made"),
+        ("tiny_worlds:something_else", "gave builtins.list, which is no gymnasium.Env"),
+        ("tiny_worlds:Dot --gym.score z:0:1", "has no number 'z' to score: its info holds x, y, steps"),
+        ("tiny_worlds:Dot --gym.score x:0", "--gym.score takes name:low:high"),
+        ("tiny_worlds:Dot --gym.score x:2:1", "a low end below its high end"),
+        ("tiny_worlds:Dot --gym.make-args [1]", "--gym.make-args takes a JSON object"),
+        ("tiny_worlds:Dot --gym.frame-skip 0", "gym.frame_skip must be at least 1"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(monkeypatch, capsys, tmp_path, line, sentence):
+    assert sentence in refusal(monkeypatch, capsys, tmp_path, line)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("Crashing", r"Crashing raised ValueError: the wheel came off \(tiny_worlds.py, line \d+\)"),
+        ("Dying", "Dying died with exit code 7 while stepping"),
+    ],
+)
+def test_a_failure_is_told_and_ends_every_process(opened, kind, sentence):
+    env = opened(f"tiny_worlds:{kind}", 8, size=16)
+    env.reset(0)
+    for _ in range(5):
+        env.send(np.zeros(8, np.int32))
+        env.recv()
+    env.send(np.zeros(8, np.int32))
+    with pytest.raises(UserError, match=sentence):
+        env.recv()
+    assert not processes()
+
+
+def test_a_run_that_hangs_ends_with_a_sentence_and_leaves_nothing_running(tmp_path):
+    settings = SMALL | {"gym.size": 18, "gym.step_timeout": 3.0, "actor.horizon": 8, "actor.environments": 8}
+    with pytest.raises(UserError, match=r"Hanging did not answer within 3 s while stepping.*--gym.step-timeout"):
+        train(replace(preset("tiny_worlds:Hanging"), settings), tmp_path / "run", Console(quiet=True))
+    assert not processes()
+
+
+def test_episodes_that_are_too_short_are_told(tmp_path):
+    settings = SMALL | {"gym.size": 18, "gym.make_args": '{"length": 3}', "steps": 5000}
+    with pytest.raises(
+        UserError, match=r"no episode of tiny_worlds:Dot has lasted 5 steps: .* smaller --actor.horizon"
+    ):
+        train(replace(preset("tiny_worlds:Dot"), settings), tmp_path / "run", Console(quiet=True))
+    assert not processes()
+
+
+def test_a_scored_run_is_evaluated_and_folders_have_plain_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = SMALL | {"gym.size": 18, "gym.score": SCORE, "steps": 400}
+    run = train(replace(preset("tiny_worlds:Dot"), settings), None, Console(quiet=True))
+    assert run.parts[0] == "runs" and run.name.startswith("tiny_worlds-Dot-2")
+    last = RunFolder(run).metrics()[-1]
+    assert set(last["per_dimension"]) == {"x", "y"}
+    report = evaluate(run, trials=2, count=4)
+    assert report["goals"]["set"] == "random"
+    assert 0.0 <= report["success"] <= 1.0
+    assert RunFolder(run).config().gym.score == SCORE
+    assert not processes()
+
+
+@pytest.mark.parametrize("name", ["gym/CarRacing-v3", "gym/MountainCarContinuous-v0"])
+def test_real_environments_train_and_show_goals(tmp_path, name):
+    run = train(
+        replace(preset(name), SMALL | {"steps": 300, "gym.frame_skip": 1}), tmp_path / "run", Console(quiet=True)
+    )
+    assert (run / "goals.png").stat().st_size > 1000
+    assert int(RunFolder(run).metrics()[-1]["updates"]) > 0
+    with pytest.raises(UserError, match=r"has no success rate, because none of its quantities is named: .*--gym.score"):
+        evaluate(run)
+    assert not processes()
+
+
+def test_presets_and_names():
+    assert preset("my.module:make").gym == preset("gym/CartPole-v1").gym == Config().gym
+    assert preset("my.module:make").actor.environments == preset("gym/CartPole-v1").actor.environments == 16
+    assert dimension("a:b:-1.5:2") == Dimension("a:b", -1.5, 2.0)
+    assert jax.default_backend() != "cpu" or preset("gym/CarRacing-v3").gym.frame_skip == 4
