@@ -46,7 +46,9 @@ def share_of(config: Config, number: int, actors: int, life: int = 0) -> Config:
             "replay_capacity": max(config.replay_capacity // actors, environments, config.learner.batch),
             "actor.environments": environments,
             "actor.steps_per_turn": config.actor.steps_per_turn or config.actor.horizon,
-            "goal_buffer.capacity": max(-(-config.goal_buffer.capacity // actors), config.reward.decoys + 1),
+            "goal_buffer.capacity": max(
+                -(-config.goal_buffer.capacity // actors), max(config.reward.decoys, config.reward.decoy_pool) + 1
+            ),
             "goal_buffer.p_replace": 0.0,
             "atari.threads": config.atari.threads or 1,
         },
