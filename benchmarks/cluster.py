@@ -17,7 +17,8 @@ from discern.run.ray_cluster import SETTINGS, connect
 
 os.environ |= SETTINGS  # before Ray is imported
 
-from discern.config import Config, preset, replace
+from discern.config import Config, replace
+from discern.presets import preset
 from discern.run.cluster import ClusterLoop
 from discern.run.crew import Crew, Order
 from discern.run.player import Player

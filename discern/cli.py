@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from discern.config import Config, ConfigName, PresetName, preset
+from discern.config import Config
+from discern.presets import ConfigName, PresetName, preset
 from discern.types import StoppedError, UserError
 
 USAGE = """discern learns to bring about any goal image, with no reward and no demonstration.

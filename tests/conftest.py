@@ -12,7 +12,8 @@ if not IS_WORKER:
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 COMPILED = os.environ["JAX_COMPILATION_CACHE_DIR"]  # tests and the processes they start compile the same programs
 
-from discern.config import Config, preset, replace  # noqa: E402
+from discern.config import Config, replace  # noqa: E402
+from discern.presets import preset  # noqa: E402
 
 TINY = {
     "minutes": 0.0,

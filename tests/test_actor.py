@@ -8,9 +8,10 @@ import pytest
 from discern.agent.learner import Learner
 from discern.agent.policy import Whims, epsilon_greedy, next_whims
 from discern.agent.relabel import relabel, rows
-from discern.config import ActorConfig, Config, preset, replace
+from discern.config import ActorConfig, Config, replace
 from discern.envs.base import Hosted
 from discern.envs.counting import Counting
+from discern.presets import preset
 from discern.run.actor import DeviceCollector, HostCollector, Memory, exploration
 from discern.run.replay import empty_replay, sample
 

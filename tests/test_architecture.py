@@ -5,7 +5,7 @@ import io
 import tokenize
 from pathlib import Path
 
-ROOMS = ["types", "config", "pixels", "envs", "agent", "evaluation", "run", "studio", "cli"]
+ROOMS = ["types", "config", "presets", "pixels", "envs", "agent", "evaluation", "run", "studio", "cli"]
 SOURCE = Path(__file__).parent.parent / "discern"
 
 

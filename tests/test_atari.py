@@ -15,13 +15,14 @@ import pytest
 
 import discern
 from discern.agent.learner import Learner
-from discern.config import AtariConfig, preset, replace
+from discern.config import AtariConfig, replace
 from discern.envs import is_host, make_env, make_scored_env
 from discern.envs.ale import AVATARS, NOOP, RIGHT, Emulator, positions
 from discern.envs.atari import Atari, ScoredAtari, area_weights, shrink
 from discern.envs.atari_games import Games
 from discern.envs.atari_goals import DIGESTS, digest, make_goals
 from discern.evaluation.goal_sets import goal_set
+from discern.presets import preset
 from discern.run.actor import HostCollector, Memory
 from discern.run.bench import bench
 from discern.run.replay import empty_replay
@@ -37,6 +38,8 @@ TINY = {
     "learner.replay_ratio": 1.0,
     "replay_capacity": 64,
     "goal_buffer.capacity": 16,
+    "reward.decoy_pool": 8,
+    "reward.hidden": 8,
     "network.channels": (4, 4),
     "network.features": 8,
     "network.lstm": 8,

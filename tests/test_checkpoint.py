@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from discern.agent.learner import Learner
-from discern.config import Config, preset
+from discern.config import Config
 from discern.envs.base import EnvSpec
+from discern.presets import preset
 from discern.run.actor import Memory
 from discern.run.checkpoint import fill, latest_checkpoint, list_checkpoints, load_checkpoint, save_checkpoint
 from discern.run.folder import RunFolder

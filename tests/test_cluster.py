@@ -21,7 +21,8 @@ os.environ |= {"RAY_AUTH_TOKEN": "0" * 64} | SETTINGS
 import ray
 from ray.cluster_utils import Cluster
 
-from discern.config import preset, replace
+from discern.config import replace
+from discern.presets import preset
 from discern.run import cluster
 from discern.run.cluster import ClusterLoop
 from discern.run.folder import RunFolder

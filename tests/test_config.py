@@ -2,7 +2,8 @@ import dataclasses
 
 import pytest
 
-from discern.config import Config, RelabelConfig, differences, from_json, preset, replace, to_json
+from discern.config import Config, RelabelConfig, differences, from_json, replace, to_json
+from discern.presets import preset
 
 
 def test_paper_gives_the_papers_values():

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from dm_control import suite
 
-from discern.config import preset
 from discern.envs import make_env, make_scored_env
 from discern.envs.control import EPISODE, Control
 from discern.envs.control_tasks import DOMAINS
 from discern.evaluation.achievement import reached
 from discern.evaluation.goal_sets import goal_set
+from discern.presets import preset
 from discern.types import UserError
 from tests.conftest import TINY
 from tests.opengl import draw_with_opengl

@@ -50,7 +50,8 @@ def compare(config) -> None:
 def test_four_devices_take_the_step_of_one():
     program = (
         "from tests.conftest import TINY; from tests.test_devices import compare;"
-        "from discern.config import preset, replace;"
+        "from discern.config import replace;"
+        "from discern.presets import preset;"
         "compare(replace(preset('arena'), TINY | {'learner.batch': 8, 'learner.optimiser': 'rmsprop'}))"
     )
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}

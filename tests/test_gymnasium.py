@@ -13,12 +13,13 @@ from gymnasium import spaces
 from rich.console import Console
 
 from discern.cli import main
-from discern.config import Config, preset, replace
+from discern.config import Config, replace
 from discern.envs import is_host, make_env, make_scored_env
 from discern.envs.base import Dimension
 from discern.envs.gymnasium import dimension
 from discern.envs.gymnasium_worlds import RefusedError, action_list
 from discern.evaluation.goal_sets import goal_set
+from discern.presets import preset
 from discern.run.folder import RunFolder
 from discern.run.report import evaluate
 from discern.run.train import train

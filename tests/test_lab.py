@@ -8,11 +8,12 @@ import pytest
 
 from discern.agent.learner import Learner
 from discern.cli import main
-from discern.config import preset, replace
+from discern.config import replace
 from discern.envs import is_host, make_env, make_scored_env
 from discern.envs.watermaze import ACTIONS, Watermaze, WatermazeState
 from discern.evaluation.achievement import evaluator, reached
 from discern.evaluation.goal_sets import goal_set
+from discern.presets import preset
 from discern.types import UserError
 from tests.conftest import TINY
 

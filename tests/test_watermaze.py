@@ -3,12 +3,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from discern.config import preset
 from discern.envs import make_env
 from discern.envs.watermaze import ACTIONS, INNER, NORMALS, STRIDE, TURN, Watermaze, WatermazeState, hold, wrap
 from discern.envs.watermaze_view import EYE, FOCAL, INRADIUS, PICTURE_HEIGHT, PICTURES, SIDES, SIZE, WALL_TOP, WATER
 from discern.evaluation.achievement import reached
 from discern.evaluation.goal_sets import goal_set
+from discern.presets import preset
 
 MAZE = Watermaze()
 FORWARD, BACKWARD, STRAFE_LEFT, STRAFE_RIGHT, LOOK_LEFT, LOOK_RIGHT, FORWARD_LEFT, FORWARD_RIGHT, REST = range(9)

@@ -7,11 +7,12 @@ from typing import TypeVar, cast
 
 from typing_extensions import TypeIs
 
-from discern.config import Config, preset, suite_of
+from discern.config import Config
 from discern.envs.arena import Arena
 from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
 from discern.envs.counting import Counting
 from discern.envs.watermaze import Watermaze
+from discern.presets import preset, suite_of
 from discern.types import UserError
 
 Env = DeviceEnv | HostEnv

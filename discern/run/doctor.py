@@ -9,7 +9,8 @@ from typing import Any
 
 import jax
 
-from discern.config import preset, replace
+from discern.config import replace
+from discern.presets import preset
 from discern.run.bench import bench
 
 PARTS = {

@@ -11,8 +11,9 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from discern.config import Config, PresetName, preset, replace
+from discern.config import Config, replace
 from discern.evaluation.comparisons import draw_bars, draw_curves, draw_heat_maps, draw_strips
+from discern.presets import PresetName, preset
 from discern.run.checkpoint import list_checkpoints
 from discern.run.final import is_finished, load_final
 from discern.run.folder import RunFolder

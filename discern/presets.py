@@ -1,0 +1,122 @@
+"""The two configurations, `fast` and `paper`, sized for each world."""
+
+from typing import Any, Literal
+
+from discern.config import Config, replace
+
+ConfigName = Literal["fast", "paper"]
+PresetName = Literal["fast", "paper", "tiny"]
+
+FAST: dict[str, Any] = {
+    "network.layer_norm": True,
+    "network.bfloat16": True,
+    "relabel.goals": ("draw", "random", "hindsight", "other"),
+    "learner.batch": 64,
+    "learner.optimiser": "adam",
+    "learner.learning_rate": 3e-4,
+    "learner.average_decay": 0.99,
+    "learner.replay_ratio": 4.0,
+}
+
+FIRST_PERSON: dict[str, Any] = {
+    "minutes": 10.0,
+    "actor.horizon": 50,
+    "replay_capacity": 20_000,
+    "evaluate_every": 1_000_000,
+    "network.channels": (32, 64),
+}
+
+GYM: dict[str, Any] = {  # for a first try on a laptop, where every step costs milliseconds
+    "minutes": 10.0,
+    "actor.environments": 16,
+    "actor.horizon": 25,
+    "actor.warm_up": 10,
+    "goal_buffer.capacity": 256,
+    "replay_capacity": 2_000,
+    "evaluate_every": 20_000,
+    "evaluation_goals": 32,
+    "network.channels": (32, 64),
+    "network.kernels": (6, 2),  # equal to the strides: matrix products on a CPU
+    "network.strides": (6, 2),
+}
+
+ARENA: dict[str, Any] = {
+    "steps": 640_000,
+    "minutes": 9.0,
+    "actor.environments": 64,
+    "actor.horizon": 20,
+    "replay_capacity": 4096,
+    "evaluate_every": 50_000,
+    "network.channels": (32,),
+    "network.kernels": (4,),
+    "network.strides": (4,),
+    "network.features": 128,
+    "network.lstm": 128,
+    "network.time_units": 16,
+}
+
+SIZES: dict[str, dict[str, Any]] = {
+    "arena": ARENA,
+    "arena/16": ARENA | {"steps": 300_000, "actor.horizon": 14, "network.features": 64, "network.lstm": 64},
+    "arena/84": {
+        "steps": 2_500_000,
+        "actor.horizon": 30,
+        "replay_capacity": 20_000,
+        "evaluate_every": 150_000,
+        "network.channels": (32, 64),
+    },
+    "atari": {"minutes": 10.0, "replay_capacity": 20_000, "evaluate_every": 1_000_000, "network.channels": (32, 64)},
+    "watermaze": FIRST_PERSON,
+    "lab": FIRST_PERSON | {"actor.environments": 32},  # each is a process
+    "control": {
+        "minutes": 10.0,
+        "actor.horizon": 100,
+        "replay_capacity": 10_000,
+        "evaluate_every": 500_000,
+        "network.channels": (32, 64),
+    },
+    "gym": GYM,
+    "gym/CarRacing-v3": GYM
+    | {"gym.frame_skip": 4, "actor.warm_up": 5, "goal_buffer.capacity": 128, "evaluation_goals": 16},
+    "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
+}
+
+FIRST_PERSON_FAST: dict[str, Any] = {
+    "network.centre": True,
+    "actor.horizon": 80,
+    "actor.warm_up": 50,
+    "replay_capacity": 12_500,
+}
+
+FAST_IN: dict[str, dict[str, Any]] = {
+    "arena": {"learner.learning_rate": 1e-3},
+    "arena/16": {"learner.learning_rate": 2e-3},
+    "arena/84": {},
+    "atari": {
+        "network.centre": True,
+        "goal_buffer.strategy": "diverse",
+        "goal_buffer.closeness": "nearest",
+        "reward.hidden": 256,
+        "reward.decoy_pool": 128,
+        "learner.replay_ratio": 8.0,
+    },
+    "watermaze": FIRST_PERSON_FAST,
+    "lab": FIRST_PERSON_FAST,
+    "control": {"network.centre": True, "control.episode": 300},
+    "gym": {"network.centre": True, "learner.batch": 32, "learner.replay_ratio": 8.0},
+}
+
+
+def suite_of(env: str) -> str:
+    """The family of a world: what comes before the slash; of module:factory, gym."""
+    suite = env.split("/")[0]
+    return "gym" if ":" in suite else suite
+
+
+def preset(env: str, name: ConfigName = "fast") -> Config:
+    """The configuration `name`, sized for the world `env`: what is said of a world, or else of its suite."""
+    suite = suite_of(env)
+    changes = SIZES.get(env, SIZES.get(suite, {}))
+    if name == "fast":
+        changes = FAST | changes | FAST_IN.get(env, FAST_IN.get(suite, {}))
+    return replace(Config(), {"env": env, **changes})
