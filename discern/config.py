@@ -134,6 +134,9 @@ class AtariConfig:
 
     sticky: float = 0.0
     """Probability that a frame repeats the last action instead of the chosen one."""
+    await_control: bool = False
+    """Goals are given where the avatar obeys, and only what ends where it does teaches the teacher: after a lost life
+    Seaquest ignores its player for half a trajectory."""
     shrink: Literal["auto", "emulator", "accelerator"] = "auto"
     """Who shrinks screens to 84×84; auto: the accelerator where there is one."""
     threads: int = 0

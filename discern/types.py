@@ -19,6 +19,7 @@ class Trajectories(NamedTuple):
     actions: jax.Array  # int32 [B, T]
     goal: jax.Array  # uint8 [B, H, W, 3]
     goal_slot: jax.Array  # int32 [B], where in the goal buffer the goal stood
+    in_hand: jax.Array  # bool [B], whether the world obeyed at the end
 
 
 class Batch(NamedTuple):
@@ -32,6 +33,7 @@ class Batch(NamedTuple):
     extra_goals: jax.Array  # uint8 [B, E, H, W, 3]
     goal_row: jax.Array  # int32 [B, G], the goals of the policy's update
     is_hindsight: jax.Array  # bool [B, G]
+    achieved_row: jax.Array  # int32 [B], s_T of the teacher's update
     teacher_row: jax.Array  # int32 [B], the goal of the teacher's update
     teacher_is_hindsight: jax.Array  # bool [B]
     decoys: jax.Array  # uint8 [B, K, H, W, 3], or [1, K, H, W, 3] where all goals share them

@@ -148,3 +148,23 @@ def test_persistent_exploration_repeats_its_actions(way):
         stored, _, _, _ = collect(way, 0, 61, config)
         repeats.append((stored.actions[:, 1:] == stored.actions[:, :-1]).mean())
     assert repeats[1] > repeats[0] + 0.2
+
+
+class Unruly(Hosted):
+    """Does not obey in the first four observations of an episode."""
+
+    def recv(self):
+        step = super().recv()
+        images = np.asarray(self.observe(step.raw))
+        return step._replace(in_hand=images[:, 0, 0, 1] >= 4)
+
+
+def test_a_goal_is_given_where_the_world_obeys(monkeypatch):
+    monkeypatch.setitem(collect.__globals__, "Hosted", Unruly)
+    stored, _, counts, goal_images = collect("host", episode=2 * HORIZON + 5, steps=8 * HORIZON)
+    first_step = stored.observations[:, 0, 0, 0, 1].astype(int)
+    assert len(first_step) > 2 * ENVIRONMENTS
+    assert first_step.min() == 3  # the last observation of an episode that does not obey
+    assert stored.in_hand.all()
+    assert (goal_images[:, 0, 0, 1] >= 4).all()
+    assert counts["trajectories"] == len(stored.actions)

@@ -308,3 +308,38 @@ def test_emulators_end_with_their_parent():
     while Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
         assert time.monotonic() < deadline, "the process of emulators lives on"
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("game", ["seaquest", "montezuma_revenge"])
+def test_after_a_lost_life_the_avatar_is_locked(game):
+    emulator, chance = Emulator(game), np.random.default_rng(0)
+    emulator.start(chance)
+    lives, action = emulator.lives, 0
+    while emulator.lives == lives:
+        action = int(chance.integers(18)) if chance.random() < 0.2 else action
+        emulator.skip(action)
+    for _ in range(AVATARS[game].locked_after_loss - 1):
+        assert not emulator.obeys(steps=1)
+        emulator.skip(NOOP)
+    emulator.skip(NOOP)
+    emulator.skip(NOOP)
+    assert emulator.obeys()
+
+
+def test_the_world_is_in_hand_where_the_avatar_obeys():
+    world = Atari("seaquest", 2, AtariConfig(shrink="emulator", await_control=True))
+    in_hand, lives = [world.reset(0).in_hand], [world._lives]
+    for t in range(500):
+        world.send(np.full(2, t // 8 % 18, np.int32))
+        in_hand.append(world.recv().in_hand)
+        lives.append(world._lives)
+    world.close()
+    assert not np.any(in_hand[:32])
+    assert np.all(in_hand[32:40])
+    losses = np.argwhere(np.diff(lives, axis=0) < 0)
+    assert len(losses) >= 1
+    for t, which in losses:
+        assert not np.any(np.array(in_hand)[t + 1 : t + 31, which])
+    plain = Atari("seaquest", 1, AtariConfig(shrink="emulator"))
+    assert plain.reset(0).in_hand is True
+    plain.close()

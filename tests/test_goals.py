@@ -58,14 +58,18 @@ def test_diverse_adds_a_close_one_anyway_with_its_probability():
 def test_propose_considers_each_observation_with_p_replace():
     buffer = GoalBuffer(plain(*[0] * 64))
     config = GoalBufferConfig(p_replace=0.1)
-    run = jax.jit(lambda key: propose(buffer, plain(*range(100, 150)), key, config).images[:, 0, 0, 0] > 0)
+    run = jax.jit(
+        lambda key: propose(buffer, plain(*range(100, 150)), jnp.ones(50, bool), key, config).images[:, 0, 0, 0] > 0
+    )
     replaced = [int(run(jax.random.key(seed)).sum()) for seed in range(200)]
     assert np.mean(replaced) == pytest.approx(5.0, rel=0.1)  # 50 · 0.1, less a few slots hit twice
 
 
 def test_nothing_is_proposed_at_probability_zero():
     buffer = GoalBuffer(plain(*range(8)))
-    after = propose(buffer, plain(*range(100, 120)), jax.random.key(0), GoalBufferConfig(p_replace=0.0))
+    after = propose(
+        buffer, plain(*range(100, 120)), jnp.ones(20, bool), jax.random.key(0), GoalBufferConfig(p_replace=0.0)
+    )
     np.testing.assert_array_equal(after.images, buffer.images)
 
 
@@ -88,11 +92,15 @@ def test_a_loop_of_known_length_considers_the_same_observations(monkeypatch):
     """An accelerator runs as many rounds as are ever needed; the rounds too many change nothing."""
     buffer = GoalBuffer(plain(*range(64)))
     for config in (GoalBufferConfig(p_replace=0.1), GoalBufferConfig(p_replace=0.1, strategy="diverse")):
-        on_cpu = [propose(buffer, plain(*range(100, 130)), jax.random.key(seed), config).images for seed in range(5)]
+        on_cpu = [
+            propose(buffer, plain(*range(100, 130)), jnp.ones(30, bool), jax.random.key(seed), config).images
+            for seed in range(5)
+        ]
         with monkeypatch.context() as patched:
             patched.setattr(jax, "default_backend", lambda: "gpu")
             elsewhere = [
-                propose(buffer, plain(*range(100, 130)), jax.random.key(seed), config).images for seed in range(5)
+                propose(buffer, plain(*range(100, 130)), jnp.ones(30, bool), jax.random.key(seed), config).images
+                for seed in range(5)
             ]
         np.testing.assert_array_equal(jnp.stack(on_cpu), jnp.stack(elsewhere))
 
@@ -103,3 +111,12 @@ def test_the_most_that_are_considered_is_hardly_ever_exceeded():
     drawn = np.random.default_rng(0).binomial(256, 0.01, 200_000)
     assert (drawn > most_considered(256, 0.01)).sum() <= 1
     assert most_considered(256, 0.01) < 16
+
+
+def test_what_is_not_eligible_is_not_considered():
+    buffer = GoalBuffer(plain(*[0] * 64))
+    eligible = jnp.arange(20) < 10
+    config = GoalBufferConfig(p_replace=1.0)
+    after = np.asarray(propose(buffer, plain(*range(100, 120)), eligible, jax.random.key(0), config).images)[:, 0, 0, 0]
+    assert set(after[after > 0].tolist()) <= set(range(100, 110))
+    assert (after > 0).sum() >= 8

@@ -22,7 +22,11 @@ def setting(tiny):
         keys = jax.random.split(jax.random.key(0), 4)
         noise = lambda key, *lead: jax.random.randint(key, (*lead, *spec.image_shape), 0, 256).astype(jnp.uint8)  # noqa: E731
         trajectories = Trajectories(
-            noise(keys[0], 4, 6), jax.random.randint(keys[1], (4, 5), 0, 5), noise(keys[2], 4), jnp.arange(4)
+            noise(keys[0], 4, 6),
+            jax.random.randint(keys[1], (4, 5), 0, 5),
+            noise(keys[2], 4),
+            jnp.arange(4),
+            jnp.ones(4, bool),
         )
         goals = GoalBuffer(noise(keys[3], 16))
         batch = relabel(jax.random.key(1), trajectories, goals, config.relabel, config.reward)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from discern.agent.goals import GoalBuffer
-from discern.agent.relabel import relabel, rows
+from discern.agent.relabel import in_hand_only, relabel, rows
 from discern.config import RelabelConfig, RewardConfig
 from discern.types import Batch, Trajectories
 
@@ -12,13 +12,13 @@ BATCH, LENGTH, CAPACITY = 6, 5, 16
 FRAMES = LENGTH + 1
 
 
-def trajectories() -> Trajectories:
+def trajectories(in_hand: jax.Array = jnp.ones(BATCH, bool)) -> Trajectories:  # noqa: B008
     """Pixels say which trajectory and which frame; intended goals are (200 + b, 0), buffer entries (0, 100 + slot)."""
     b, t = jnp.meshgrid(jnp.arange(BATCH), jnp.arange(FRAMES), indexing="ij")
     pixels = jnp.stack([b, t, jnp.zeros_like(b)], -1).astype(jnp.uint8)[:, :, None, None]
     goal = jnp.stack([200 + jnp.arange(BATCH)] + [jnp.zeros(BATCH, int)] * 2, -1).astype(jnp.uint8)
     return Trajectories(
-        pixels, jnp.zeros((BATCH, LENGTH), jnp.int32), goal[:, None, None], jnp.arange(BATCH, dtype=jnp.int32)
+        pixels, jnp.zeros((BATCH, LENGTH), jnp.int32), goal[:, None, None], jnp.arange(BATCH, dtype=jnp.int32), in_hand
     )
 
 
@@ -102,3 +102,22 @@ def test_a_pool_of_decoys_is_drawn_once_for_all_goals():
     batch = draw(jax.random.key(0), trajectories(), buffer(), RelabelConfig(), reward)
     assert batch.decoys.shape == (1, 8, 1, 1, 3)
     assert len({tuple(pixel) for pixel in np.asarray(batch.decoys)[0, :, 0, 0].tolist()}) == 8
+
+
+def test_the_teacher_learns_only_from_ends_at_which_the_world_obeyed():
+    in_hand = jnp.array([True, False, True, False, False, True])
+    batch = draw(
+        jax.random.key(0), trajectories(in_hand), buffer(), RelabelConfig(p_hindsight=0.0), RewardConfig(decoys=4)
+    )
+    achieved = np.asarray(rows(batch)[batch.achieved_row])[:, 0, 0, :2].astype(int)
+    intended = np.asarray(rows(batch)[batch.teacher_row])[:, 0, 0, 0].astype(int)
+    assert set(achieved[:, 0].tolist()) == {0, 2, 5}
+    np.testing.assert_array_equal(achieved[np.asarray(in_hand), 0], [0, 2, 5])
+    assert (achieved[:, 1] == FRAMES - 1).all()
+    np.testing.assert_array_equal(intended - 200, achieved[:, 0])
+    np.testing.assert_array_equal(np.asarray(batch.goal_row[:, 0]), BATCH * FRAMES + np.arange(BATCH))
+
+
+def test_where_no_end_obeyed_the_teacher_takes_what_there_is():
+    np.testing.assert_array_equal(in_hand_only(jnp.zeros(4, bool)), [0, 0, 0, 0])
+    np.testing.assert_array_equal(in_hand_only(jnp.ones(4, bool)), [0, 1, 2, 3])

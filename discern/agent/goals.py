@@ -14,11 +14,13 @@ class GoalBuffer(NamedTuple):
     images: jax.Array  # uint8 [C, H, W, 3]
 
 
-def propose(buffer: GoalBuffer, observations: jax.Array, key: PRNGKey, config: GoalBufferConfig) -> GoalBuffer:
-    """Considers each of N observations [N, H, W, 3] with probability p_replace, one after the other."""
+def propose(
+    buffer: GoalBuffer, observations: jax.Array, eligible: jax.Array, key: PRNGKey, config: GoalBufferConfig
+) -> GoalBuffer:
+    """Considers each eligible [N] of N observations [N, H, W, 3] with probability p_replace, one after the other."""
     n = observations.shape[0]
     consider_key, substitute_key = jax.random.split(key)
-    considered = jax.random.bernoulli(consider_key, config.p_replace, (n,))
+    considered = jax.random.bernoulli(consider_key, config.p_replace, (n,)) & eligible
     considered_first = jnp.argsort(~considered, stable=True)
 
     def consider(i: jax.Array, buffer: GoalBuffer) -> GoalBuffer:

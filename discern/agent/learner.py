@@ -108,7 +108,7 @@ class Learner:
         self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The teacher's loss on the paper's draw of goals; h is held fixed (sec. 4)."""
-        achieved = frames(features, images, final_rows(batch))
+        achieved = frames(features, images, batch.achieved_row)
         goal = frames(features, images, batch.teacher_row)
         return self.reward.loss(params, achieved, goal, decoys, batch.teacher_is_hindsight)
 

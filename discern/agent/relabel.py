@@ -14,7 +14,8 @@ def relabel(
     """Draws the goals of the policy's and of the teacher's update, afresh at each replay.
 
     The teacher always learns from the paper's draw: the intended goal, or with probability p_hindsight one of
-    the trajectory's last frames. The policy learns from one goal for each kind in `config.goals`.
+    the trajectory's last frames; and only from trajectories at whose end the world obeyed, where there is one. The
+    policy learns from one goal for each kind in `config.goals`.
     """
     batch, frames = trajectories.observations.shape[:2]
     capacity = buffer.images.shape[0]
@@ -40,17 +41,27 @@ def relabel(
     certain = {"draw": drawn_is_hindsight, "hindsight": jnp.ones(batch, bool)}
     never = jnp.zeros(batch, bool)
     random_slots = jax.random.randint(random_key, (batch, randoms), 0, capacity)
-    own_slots = trajectories.goal_slot[:1] if reward.decoy_pool else trajectories.goal_slot
+    taught = in_hand_only(trajectories.in_hand)
+    own_slots = trajectories.goal_slot[:1] if reward.decoy_pool else trajectories.goal_slot[taught]
     decoy_slots = draw_decoys(decoy_key, capacity, own_slots, reward.decoy_pool or reward.decoys)
     return Batch(
         trajectories=trajectories,
         extra_goals=jnp.concatenate([trajectories.goal[:, None], buffer.images[random_slots]], axis=1),
         goal_row=jnp.stack([next(supply[kind]) for kind in kinds], axis=1),
         is_hindsight=jnp.stack([certain.get(kind, never) for kind in kinds], axis=1),
-        teacher_row=drawn_row,
-        teacher_is_hindsight=drawn_is_hindsight,
+        achieved_row=(own_row + frames - 1)[taught],
+        teacher_row=drawn_row[taught],
+        teacher_is_hindsight=drawn_is_hindsight[taught],
         decoys=buffer.images[decoy_slots],
     )
+
+
+def in_hand_only(in_hand: jax.Array) -> jax.Array:
+    """Each trajectory's own number, or where it is out of hand that of one that is not: bool [B] → int [B]."""
+    batch = in_hand.shape[0]
+    in_hand_first = jnp.argsort(~in_hand, stable=True)
+    another = in_hand_first[jnp.arange(batch) % jnp.maximum(1, in_hand.sum())]
+    return jnp.where(in_hand, jnp.arange(batch), another)
 
 
 def other_final_rows(key: PRNGKey, batch: int, frames: int, count: int) -> jax.Array:

@@ -26,13 +26,15 @@ class Avatar:
     bytes: tuple[int, ...]
     locked_steps: int = 0
     """Steps after the start of a game in which the avatar does not obey."""
+    locked_after_loss: int = 0
+    """The same after a lost life."""
     room: tuple[int, int] | None = None
     """A RAM byte and the value it has in the room that the ranges are of."""
 
 
 AVATARS = {
-    "seaquest": Avatar((Dimension("x", 21.0, 134.0), Dimension("y", 13.0, 108.0)), (70, 97), locked_steps=32),
-    "montezuma_revenge": Avatar((Dimension("x", 9.0, 145.0), Dimension("y", 148.0, 252.0)), (42, 43), room=(3, 1)),
+    "seaquest": Avatar((Dimension("x", 21.0, 134.0), Dimension("y", 13.0, 108.0)), (70, 97), 32, 30),
+    "montezuma_revenge": Avatar((Dimension("x", 9.0, 145.0), Dimension("y", 148.0, 252.0)), (42, 43), 0, 11, (3, 1)),
 }
 
 

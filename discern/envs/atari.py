@@ -46,21 +46,33 @@ class Atari:
             reward_clipping=False,
             repeat_action_probability=config.sticky,
         )
+        avatar = AVATARS.get(game)
+        self._locks = (avatar.locked_steps, avatar.locked_after_loss) if avatar else (0, 0)
+        self._await_control = config.await_control
         self._over = np.zeros(n, bool)
+        self._lives = self._locked = np.zeros(n, int)
 
     def reset(self, seed: int) -> HostStep:
-        screens, _ = self._emulators.reset(seed=seed)
-        self._over = np.zeros(self.size, bool)
-        return HostStep(screens[:, 0], ~self._over, self._over)
+        screens, info = self._emulators.reset(seed=seed)
+        self._over, is_first = np.zeros(self.size, bool), np.ones(self.size, bool)
+        return HostStep(screens[:, 0], is_first, self._over, self._in_hand(info["lives"], is_first))
 
     def send(self, actions: np.ndarray) -> None:
         self._emulators.send(actions)
 
     def recv(self) -> HostStep:
         """An emulator whose game was over has ignored its action and started a new game."""
-        screens, _, terminated, truncated, _ = self._emulators.recv()
+        screens, _, terminated, truncated, info = self._emulators.recv()
         is_first, self._over = self._over, terminated | truncated
-        return HostStep(screens[:, 0], is_first, self._over)
+        return HostStep(screens[:, 0], is_first, self._over, self._in_hand(info["lives"], is_first))
+
+    def _in_hand(self, lives: np.ndarray, new_game: np.ndarray) -> np.ndarray | bool:
+        """Whether the avatar obeys, as far as lives tell: not where one was just lost, nor while it is locked."""
+        lost = (lives < self._lives) & ~new_game
+        at_start, after_loss = self._locks
+        still = np.maximum(0, self._locked - 1)
+        self._lives, self._locked = lives, np.where(new_game, at_start, np.where(lost, after_loss, still))
+        return ~lost & (self._locked == 0) if self._await_control else True
 
     def observe(self, raw: jax.Array) -> jax.Array:
         return shrink(raw)

@@ -61,6 +61,7 @@ class HostStep(NamedTuple):
     raw: Any  # numpy arrays with leading axis N, small: poses, screens
     is_first: np.ndarray  # bool [N]
     is_last: np.ndarray  # bool [N]
+    in_hand: np.ndarray | bool = True  # bool [N], whether the world obeys
 
 
 class HostEnv(Protocol):

@@ -84,22 +84,24 @@ class Decider:
         memory: Memory,
         images: jax.Array,
         is_first: jax.Array,
+        in_hand: jax.Array,
         epsilon: jax.Array,
         key: PRNGKey,
     ) -> tuple[ActorState, Memory, jax.Array]:
-        """Images [N, H, W, 3], is_first [N], ε [N] → actions [N].
+        """Images [N, H, W, 3], is_first [N], in_hand [N], ε [N] → actions [N].
 
         The observation after the T-th action closes a trajectory and opens the next: worlds are not reset
-        between goals. One that says is_first opens a trajectory too, and what came before it is dropped.
+        between goals. One that says is_first opens a trajectory too, and what came before it is dropped. One that
+        has begun where the world does not obey begins anew until it does.
         """
         goal_key, propose_key, explore_key = jax.random.split(key, 3)
         clock = actor.pursuit.clock
-        replay = write_observation(memory.replay, actor.slot, clock, images)
+        replay = write_observation(memory.replay, actor.slot, clock, images, in_hand)
         whole = (clock == self.horizon) & ~is_first
         dropped = is_first & (clock > 1)  # at 1 the trajectory began on an episode's last observation
         replay, slot = commit(replay, actor.slot, whole)
 
-        starts = whole | is_first
+        starts = whole | is_first | (~in_hand & (clock == 1))
         fresh = jax.random.randint(goal_key, starts.shape, 0, memory.goals.images.shape[0])
         goal_slot = jnp.where(starts, fresh, actor.goal_slot)
         goal = memory.goals.images[goal_slot]
@@ -113,7 +115,7 @@ class Decider:
             epsilon = jnp.zeros_like(epsilon)
         pursuit, actions, _ = act(self.imitator, params, pursuit, images, epsilon, explore_key, whims)
         replay = write_action(replay, slot, clock, actions)
-        goals = propose(memory.goals, images, propose_key, self.goal_buffer)
+        goals = propose(memory.goals, images, in_hand, propose_key, self.goal_buffer)
         actor = ActorState(
             pursuit=pursuit,
             slot=slot,
@@ -184,8 +186,9 @@ class DeviceCollector:
             worlds, actor, memory = carry
             decide_key, step_key = jax.random.split(key)
             images = jax.vmap(self.env.observe)(worlds.state)
+            obeys = jnp.ones_like(worlds.is_first)
             actor, memory, actions = self.decider.decide(
-                params, actor, memory, images, worlds.is_first, self.epsilon, decide_key
+                params, actor, memory, images, worlds.is_first, obeys, self.epsilon, decide_key
             )
             return (step_worlds(self.env, worlds, actions, step_key), actor, memory), None
 
@@ -225,9 +228,9 @@ class HostCollector:
         observe, decider = groups[0].observe, Decider(config, imitator)
 
         @partial(jax.jit, donate_argnums=(1, 2))
-        def decide(params, actor, memory, raw, is_first, epsilon, key):
+        def decide(params, actor, memory, raw, is_first, in_hand, epsilon, key):
             key, own_key = jax.random.split(key)
-            return key, *decider.decide(params, actor, memory, observe(raw), is_first, epsilon, own_key)
+            return key, *decider.decide(params, actor, memory, observe(raw), is_first, in_hand, epsilon, own_key)
 
         self.decide: Callable = decide
         self.observe: Callable = jax.jit(observe)
@@ -238,13 +241,14 @@ class HostCollector:
         del key  # host environments are seeded by number
         chance = np.random.default_rng(self.seed)
         steps = [group.reset(self.seed + 10_000 * i) for i, group in enumerate(self.groups)]
-        seen = []
+        seen, in_hand = [], []
         for _ in range(rounds):
             for _ in range(length):
                 for group in self.groups:
                     group.send(chance.integers(0, group.spec.actions, group.size, dtype=np.int32))
                 steps = [group.recv() for group in self.groups]
             seen += [self.observe(step.raw) for step in steps]
+            in_hand += [np.broadcast_to(step.in_hand, step.is_first.shape) for step in steps]
         first = [step._replace(is_first=np.ones_like(step.is_first)) for step in steps]
         self.arriving = [self.threads.submit(_on_accelerator, step) for step in first]
         slots = first_slot + np.arange(n, dtype=np.int32)
@@ -252,7 +256,9 @@ class HostCollector:
         for group in self.groups:
             actors.append(initial_actor(self.imitator, jnp.asarray(slots[: group.size])))
             slots = slots[group.size :]
-        return actors, GoalBuffer(jnp.concatenate(seen)[: self.goals]), n * rounds * length
+        usable = np.flatnonzero(np.concatenate(in_hand))
+        chosen = np.resize(usable if len(usable) else np.arange(n * rounds), self.goals)
+        return actors, GoalBuffer(jnp.concatenate(seen)[chosen]), n * rounds * length
 
     def turn(
         self, params: Params, state: list[ActorState], memory: Memory, key: PRNGKey
@@ -266,7 +272,7 @@ class HostCollector:
             for i, group in enumerate(self.groups):
                 step = self.arriving[i].result()
                 key, state[i], memory, actions = self.decide(
-                    params, state[i], memory, step.raw, step.is_first, self.epsilons[i], key
+                    params, state[i], memory, step.raw, step.is_first, step.in_hand, self.epsilons[i], key
                 )
                 group.send(np.asarray(actions))
                 self.arriving[i] = self.threads.submit(_receive, group)
@@ -292,8 +298,9 @@ def _receive(group: HostEnv) -> HostStep:
 
 
 def _on_accelerator(step: HostStep) -> HostStep:
-    raw, is_first = jax.device_put((step.raw, step.is_first))
-    return step._replace(raw=raw, is_first=is_first)
+    in_hand = np.broadcast_to(step.in_hand, step.is_first.shape)
+    raw, is_first, in_hand = jax.device_put((step.raw, step.is_first, in_hand))
+    return step._replace(raw=raw, is_first=is_first, in_hand=in_hand)
 
 
 def _counts(actors: list[ActorState]) -> dict[str, int]:

@@ -28,6 +28,7 @@ def empty_replay(capacity: int, environments: int, horizon: int, image_shape: tu
         actions=jnp.zeros((slots, horizon), jnp.int32),
         goal=jnp.zeros((slots, *image_shape), jnp.uint8),
         goal_slot=jnp.zeros(slots, jnp.int32),
+        in_hand=jnp.zeros(slots, bool),
     )
     return Replay(stored, jnp.arange(capacity, dtype=jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
@@ -51,10 +52,13 @@ def replay_bytes(capacity: int, environments: int, horizon: int, image_shape: tu
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 
-def write_observation(replay: Replay, slot: jax.Array, clock: jax.Array, images: jax.Array) -> Replay:
-    """Frame `clock` [N] of the trajectories in slots [N]."""
+def write_observation(
+    replay: Replay, slot: jax.Array, clock: jax.Array, images: jax.Array, in_hand: jax.Array
+) -> Replay:
+    """Frame `clock` [N] of the trajectories in slots [N], and whether the world obeyed there [N]."""
     observations = replay.stored.observations.at[slot, clock].set(images, mode="drop", unique_indices=True)
-    return replay._replace(stored=replay.stored._replace(observations=observations))
+    obeyed = replay.stored.in_hand.at[slot].set(in_hand, mode="drop", unique_indices=True)
+    return replay._replace(stored=replay.stored._replace(observations=observations, in_hand=obeyed))
 
 
 def write_action(replay: Replay, slot: jax.Array, clock: jax.Array, actions: jax.Array) -> Replay:
