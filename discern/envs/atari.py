@@ -4,12 +4,7 @@ Both show the same pixels: the brighter of the last two of four frames, shrunk b
 """
 
 import os
-import sys
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,8 +27,7 @@ class Atari:
         self.spec = atari_spec(game)
         self.size = n
         height, width = SCREEN if shrinks_on_accelerator(config) else (SIDE, SIDE)
-        self._emulators = _in_the_background(
-            AtariVectorEnv,
+        self._emulators = AtariVectorEnv(
             game,
             n,
             num_threads=min(n, config.threads or len(os.sched_getaffinity(0))),
@@ -126,19 +120,6 @@ def atari_spec(game: str) -> EnvSpec:
     refuse_unknown_game(game)
     avatar = AVATARS.get(game)
     return EnvSpec(f"atari/{game}", (SIDE, SIDE, 3), ACTIONS, avatar.dimensions if avatar else ())
-
-
-def _in_the_background(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Calls `make` at low priority, which the threads that it starts keep: emulators fill every core, and what
-    decides for them must not wait for one."""
-
-    def give_way_and_make() -> Any:
-        if sys.platform == "linux":  # elsewhere priorities belong to whole processes
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
-        return make(*args, **kwargs)
-
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(give_way_and_make).result()
 
 
 def shrinks_on_accelerator(config: AtariConfig) -> bool:
