@@ -53,7 +53,7 @@ def play(env: Atari | ScoredAtari, actions: np.ndarray) -> np.ndarray:
     images = []
     for action in actions:
         env.send(action)
-        images.append(np.asarray(env.observe(env.recv().raw)))
+        images.append(np.array(env.observe(env.recv().raw)))  # the next step writes over raw
     return np.stack(images)
 
 
@@ -77,7 +77,7 @@ def test_both_ways_to_shrink_show_the_same(game):
     seen = []
     for config in (ON_HOST, ON_DEVICE):
         env = Atari(game, 2, config)
-        first = np.asarray(env.observe(env.reset(3).raw))
+        first = np.array(env.observe(env.reset(3).raw))
         seen.append(np.concatenate([first[None], play(env, actions)]).astype(int))
         env.close()
     assert np.abs(seen[0] - seen[1]).max() <= 1
@@ -90,12 +90,12 @@ def test_the_scored_world_shows_the_training_worlds_pixels(game, config):
     training = Atari(game, 1, config)
     training.reset(5)
     locked = AVATARS[game].locked_steps
+    training._emulators.ask("reset", 5)
+    *_, clock = training._emulators.answer()
     for _ in range(locked):
         training.send(np.array([NOOP], np.int32))
-        _, _, _, _, info = training._emulators.recv()
-    if not locked:
-        _, info = training._emulators.reset(seed=5)
-    idle = int(info["episode_frame_number"][0]) - 4 * locked
+        *_, clock = training._emulators.answer()
+    idle = int(clock[0]) - 4 * locked
     games = Games(game, 0.0, shrinks=config is ON_HOST)
     games.reset(np.zeros((1, 1), int))
     games._games = [games._emulator.starts[idle][0]]
@@ -114,15 +114,16 @@ def test_no_trajectory_crosses_a_reset(monkeypatch):
 
     def record(which: int) -> None:
         emulators, send = groups[which]._emulators, groups[which].send
-        receive = emulators.recv
+        answer = emulators.answer
 
         def recv():
-            step = receive()
-            stream[which].append((step[0][:, 0].copy(), step[4]["episode_frame_number"].copy(), sent[-1]))
-            return step
+            played = answer()
+            if sent:
+                stream[which].append((groups[which]._screens.copy(), played[2], sent[-1]))
+            return played
 
         sent: list[np.ndarray] = []
-        monkeypatch.setattr(emulators, "recv", recv)
+        monkeypatch.setattr(emulators, "answer", recv)
         monkeypatch.setattr(groups[which], "send", lambda actions: (sent.append(actions.copy()), send(actions))[1])
 
     for which in (0, 1):

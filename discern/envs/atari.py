@@ -9,37 +9,43 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ale_py.vector_env import AtariVectorEnv
 
 from discern.config import AtariConfig
 from discern.envs.ale import ACTIONS, AVATARS, SCREEN, SIDE, Look, positions, refuse_unknown_game
 from discern.envs.atari_goals import goal_sets, goals
 from discern.envs.base import EnvSpec, HostStep
-from discern.envs.processes import Process, Processes, shares
+from discern.envs.processes import Process, Processes, shared_memory, shares
 
 GAMES_PER_PROCESS = 6  # at least; a process costs a second or two
 
 
 class Atari:
-    """N emulators on C++ threads; raw is their screens, whole or already shrunk."""
+    """N emulators on the C++ threads of a process; raw is their screens, whole or already shrunk.
+
+    The process is asked to make them at once, and waited for where they are first reset.
+    """
 
     def __init__(self, game: str, n: int, config: AtariConfig):
         self.spec = atari_spec(game)
         self.size = n
         height, width = SCREEN if shrinks_on_accelerator(config) else (SIDE, SIDE)
-        self._emulators = AtariVectorEnv(
-            game,
-            n,
-            num_threads=min(n, config.threads or len(os.sched_getaffinity(0))),
-            img_height=height,
-            img_width=width,
-            grayscale=False,
-            stack_num=1,
-            full_action_space=True,
-            use_fire_reset=False,
-            reward_clipping=False,
-            repeat_action_probability=config.sticky,
-        )
+        settings = {
+            "num_threads": min(n, config.threads or len(os.sched_getaffinity(0))),
+            "img_height": height,
+            "img_width": width,
+            "grayscale": False,
+            "stack_num": 1,
+            "full_action_space": True,
+            "use_fire_reset": False,
+            "reward_clipping": False,
+            "repeat_action_probability": config.sticky,
+        }
+        self._screens, memory = shared_memory((n, height, width, 3))
+        served = (game, settings, memory, self._screens.shape)
+        self._emulators = Process(self.spec.name, "atari_emulators.py", "Emulators", served, inherits=(memory,))
+        os.close(memory)
+        self._emulators.ask("make", None, times=n)
+        self._made = False
         avatar = AVATARS.get(game)
         self._locks = (avatar.locked_steps, avatar.locked_after_loss) if avatar else (0, 0)
         self._await_control = config.await_control
@@ -47,18 +53,21 @@ class Atari:
         self._lives = self._locked = np.zeros(n, int)
 
     def reset(self, seed: int) -> HostStep:
-        screens, info = self._emulators.reset(seed=seed)
-        self._over, is_first = np.zeros(self.size, bool), np.ones(self.size, bool)
-        return HostStep(screens[:, 0], is_first, self._over, self._in_hand(info["lives"], is_first))
+        if not self._made:
+            self._emulators.answer()
+            self._made = True
+        self._emulators.ask("reset", seed, times=self.size)
+        self._over = np.ones(self.size, bool)
+        return self.recv()
 
     def send(self, actions: np.ndarray) -> None:
-        self._emulators.send(actions)
+        self._emulators.ask("step", actions)
 
     def recv(self) -> HostStep:
         """An emulator whose game was over has ignored its action and started a new game."""
-        screens, _, terminated, truncated, info = self._emulators.recv()
-        is_first, self._over = self._over, terminated | truncated
-        return HostStep(screens[:, 0], is_first, self._over, self._in_hand(info["lives"], is_first))
+        is_first = self._over
+        self._over, lives, _ = self._emulators.answer()
+        return HostStep(self._screens, is_first, self._over, self._in_hand(lives, is_first))
 
     def _in_hand(self, lives: np.ndarray, new_game: np.ndarray) -> np.ndarray | bool:
         """Whether the avatar obeys, as far as lives tell: not where one was just lost, nor while it is locked."""

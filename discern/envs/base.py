@@ -83,7 +83,7 @@ class HostEnv(Protocol):
         """Starts a step with int32 [N] and returns at once."""
 
     def recv(self) -> HostStep:
-        """Waits for the step that `send` started."""
+        """Waits for the step that `send` started; the next one may write over its `raw`."""
 
     def observe(self, raw: Any) -> jax.Array:
         """uint8 [N, H, W, 3]."""

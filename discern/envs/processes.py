@@ -6,6 +6,7 @@ process that asks; this one ends when its input does.
 """
 
 import contextlib
+import mmap
 import os
 import pickle
 import runpy
@@ -14,6 +15,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import weakref
@@ -31,15 +33,30 @@ DOING = {"prove": "being made", "make": "being made", "reset": "resetting", "ste
 class Process:
     """One process, which serves the class `kind` of `file` and is killed where it does not end by itself."""
 
-    def __init__(self, name: str, file: str, kind: str, settings: tuple, seconds: float = 120.0, advice: str = ""):
-        """`name`, `seconds` of patience and `advice` are for what is said when no answer comes."""
+    def __init__(
+        self,
+        name: str,
+        file: str,
+        kind: str,
+        settings: tuple,
+        seconds: float = 120.0,
+        advice: str = "",
+        inherits: tuple[int, ...] = (),
+    ):
+        """`name`, `seconds` of patience and `advice` are for what is said when no answer comes; `inherits` are the
+        numbers of open files that the process may use."""
         self._name, self._seconds, self._advice = name, seconds, advice
         self._doing, self._patience, self._ready = "starting", seconds, False
         command = [sys.executable, "-P", __file__, str(Path(__file__).with_name(file)), kind]
         quiet = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
         own = {"PYTHONPATH": os.pathsep.join(sys.path), "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=quiet | os.environ | own
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env=quiet | os.environ | own,
+            pass_fds=inherits,
         )
         self.pid = self._process.pid
         self.kill = weakref.finalize(self, _end, self._process)  # at the latest when nobody holds it, or at the exit
@@ -146,6 +163,14 @@ def shares(n: int, at_least: int) -> list[int]:
     """N environments as a share for each core, but none smaller than is worth a process."""
     count = max(1, min(len(os.sched_getaffinity(0)), n // at_least))
     return [(n + i) // count for i in range(count)]
+
+
+def shared_memory(shape: tuple[int, ...]) -> tuple[np.ndarray, int]:
+    """Memory uint8 of a shape, and the number of an open file that is the same memory in a process that inherits it."""
+    size = int(np.prod(shape))
+    file = os.memfd_create("screens") if hasattr(os, "memfd_create") else os.dup(tempfile.TemporaryFile().fileno())
+    os.ftruncate(file, size)
+    return np.frombuffer(mmap.mmap(file, size), np.uint8).reshape(shape), file
 
 
 def failure(error: BaseException) -> str:

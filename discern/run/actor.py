@@ -209,7 +209,8 @@ class DeviceCollector:
 class HostCollector:
     """Acts in groups of host environments by turns: while one group's step is decided the others are stepping.
 
-    A thread for each group waits for its environments and copies what they return to the accelerator.
+    A thread for each group takes its actions from the accelerator, waits for its environments, and copies what they
+    return back to the accelerator.
     """
 
     def __init__(self, config: Config, groups: list[HostEnv], imitator: Imitator, epsilon: jax.Array | None = None):
@@ -247,7 +248,7 @@ class HostCollector:
                 for group in self.groups:
                     group.send(chance.integers(0, group.spec.actions, group.size, dtype=np.int32))
                 steps = [group.recv() for group in self.groups]
-            seen += [self.observe(step.raw) for step in steps]
+            seen += jax.block_until_ready([self.observe(step.raw) for step in steps])  # raw is soon written over
             in_hand += [np.broadcast_to(step.in_hand, step.is_first.shape) for step in steps]
         first = [step._replace(is_first=np.ones_like(step.is_first)) for step in steps]
         self.arriving = [self.threads.submit(_on_accelerator, step) for step in first]
@@ -274,8 +275,7 @@ class HostCollector:
                 key, state[i], memory, actions = self.decide(
                     params, state[i], memory, step.raw, step.is_first, step.in_hand, self.epsilons[i], key
                 )
-                group.send(np.asarray(actions))
-                self.arriving[i] = self.threads.submit(_receive, group)
+                self.arriving[i] = self.threads.submit(_step, group, actions)
         return state, memory
 
     def counts(self, state: list[ActorState]) -> dict[str, int]:
@@ -293,7 +293,8 @@ class HostCollector:
             group.close()
 
 
-def _receive(group: HostEnv) -> HostStep:
+def _step(group: HostEnv, actions: jax.Array) -> HostStep:
+    group.send(np.asarray(actions))
     return _on_accelerator(group.recv())
 
 
