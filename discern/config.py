@@ -77,8 +77,6 @@ class RewardConfig:
     its goals from, and at least for `decoys`; 0: each goal has its own `decoys`."""
     inverse_temperature: float = 0.0
     """β of the teacher's softmax; 0 stands for the paper's K + 1."""
-    sharpness: float = 1.0
-    """The learned reward is the similarity to this power; above 1, near misses earn less."""
     pixel_sigma_scale: float = 1.0
     """σ_pixel in medians of the squared distance between two goals of the buffer."""
 
@@ -227,7 +225,6 @@ def _first_problem(config: Config) -> str | None:
         "gym.frame_skip must be at least 1": config.gym.frame_skip >= 1,
         "gym.size must be at least 8": config.gym.size >= 8,
         "gym.step_timeout must be above 0": config.gym.step_timeout > 0,
-        "reward.sharpness must be above 0": config.reward.sharpness > 0,
         "relabel.p_hindsight must lie in [0, 1]": 0 <= relabel.p_hindsight <= 1,
         "relabel.goals must name at least one kind of goal": len(relabel.goals) >= 1,
         f"relabel.goals takes {', '.join(get_args(GoalKind))}": set(relabel.goals) <= set(get_args(GoalKind)),

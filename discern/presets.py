@@ -81,8 +81,16 @@ SIZES: dict[str, dict[str, Any]] = {
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 
-FIRST_PERSON_FAST: dict[str, Any] = {
+LONG: dict[str, Any] = {  # for goals that take a hundred steps: what came of them must reach the first of them soon
     "network.centre": True,
+    "reward.hidden": 256,
+    "reward.decoy_pool": 128,
+    "learner.lambda_": 0.95,
+}
+
+FIRST_PERSON_FAST: dict[str, Any] = LONG | {
+    "goal_buffer.strategy": "diverse",
+    "goal_buffer.closeness": "nearest",
     "actor.horizon": 80,
     "actor.warm_up": 50,
     "replay_capacity": 12_500,
@@ -102,7 +110,7 @@ FAST_IN: dict[str, dict[str, Any]] = {
     },
     "watermaze": FIRST_PERSON_FAST,
     "lab": FIRST_PERSON_FAST,
-    "control": {"network.centre": True, "control.episode": 300},
+    "control": LONG | {"control.episode": 300},
     "gym": {"network.centre": True, "learner.batch": 32, "learner.replay_ratio": 8.0},
 }
 

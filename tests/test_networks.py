@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from discern.agent.networks import Core, Imitator, LstmState, Torso, initial_lstm, lstm_cell, patches
+from discern.agent.networks import Conv, Core, Imitator, LstmState, Torso, initial_lstm, lstm_cell, patches
 from discern.config import NetworkConfig
 
 SMALL = NetworkConfig(channels=(4,), kernels=(4,), strides=(4,), features=8, lstm=6, time_units=3)
@@ -89,6 +89,15 @@ def test_the_clock_tells_the_steps_apart():
         imitator.step(params, initial_lstm((1,), 6), same, same, jnp.array([t]), jnp.array([-1]))[1] for t in range(5)
     ]
     assert len({round(float(v[0, 0]), 6) for v in values}) == 5
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(8, 4), (4, 2), (6, 3)])
+def test_a_convolution_over_tiles_is_the_strided_convolution(kernel, stride):
+    images = jax.random.normal(jax.random.key(0), (2, 21, 20, 3))
+    ours, theirs = Conv(5, kernel, stride, jnp.float32), nn.Conv(5, (kernel, kernel), stride, "VALID")
+    params = ours.init(jax.random.key(1), images)
+    assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, theirs.init(jax.random.key(1), images))
+    np.testing.assert_allclose(ours.apply(params, images), theirs.apply(params, images), atol=1e-5)
 
 
 def test_patches_keep_pixels_in_place():

@@ -83,12 +83,6 @@ def test_sigma_is_the_median_distance_of_goal_pairs():
     assert params["sigma"] == pytest.approx(0.24, rel=1e-5)
 
 
-def test_sharpness_is_a_power_of_the_similarity():
-    sharp = make_reward(RewardConfig(embedding=2, sharpness=4.0))
-    achieved, goal = frames((100.0, 0.0)), frames((100.0, 100.0))  # cosine √½
-    np.testing.assert_allclose(sharp.reward(IDENTITY, achieved, goal, NO_DECOYS), [0.25], rtol=1e-5)
-
-
 def test_log_likelihood_as_a_reward_by_hand():
     teacher = make_reward(RewardConfig(kind="log_likelihood", embedding=2, inverse_temperature=2.0))
     achieved = Frames(jnp.array([[[100.0, 0.0]]]), jnp.zeros((1, 1, 1, 1, 3), jnp.uint8))  # [B=1, 1]

@@ -5,6 +5,7 @@ processes; and no group waits for the lock while another copies its screens.
 """
 
 import mmap
+import os
 
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv
@@ -17,6 +18,7 @@ class Emulators:
 
     def __init__(self, game: str, settings: dict, memory: int, shape: tuple[int, ...]):
         """`memory` is the number of an open file for screens uint8 [N, H, W, 3]."""
+        os.nice(10)  # what keeps the accelerator busy goes first
         self._game, self._settings = game, settings
         self._screens = np.frombuffer(mmap.mmap(memory, int(np.prod(shape))), np.uint8).reshape(shape)
 

@@ -19,6 +19,9 @@ from discern.envs.base import Hosted, Worlds, reset_worlds, step_worlds, where_r
 from discern.run.replay import Replay, begin, commit, sample, write_action, write_observation
 from discern.types import Batch, Params, PRNGKey
 
+# to try Triton on every matrix product makes compiling for a GPU three times as long, and nothing faster
+COMPILING: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
+
 
 class ActorState(NamedTuple):
     """What N environments are in the middle of."""
@@ -153,7 +156,7 @@ class DeviceCollector:
         self.goals = config.goal_buffer.capacity
         self.length = self.config.steps_per_turn or self.config.horizon
         self.steps_per_turn = self.length * self.config.environments
-        self.turn: Callable = jax.jit(self._turn, donate_argnums=(1, 2))
+        self.turn: Callable = jax.jit(self._turn, donate_argnums=(1, 2), compiler_options=COMPILING)
 
     def start(self, key: PRNGKey, first_slot: int) -> tuple[tuple[Worlds, ActorState], GoalBuffer, int]:
         """Fresh worlds after random play, the goal buffer it filled, and the agent steps it took."""
@@ -228,7 +231,7 @@ class HostCollector:
         self.arriving: list[Future[HostStep]] = []
         observe, decider = groups[0].observe, Decider(config, imitator)
 
-        @partial(jax.jit, donate_argnums=(1, 2))
+        @partial(jax.jit, donate_argnums=(1, 2), compiler_options=COMPILING)
         def decide(params, actor, memory, raw, is_first, in_hand, epsilon, key):
             key, own_key = jax.random.split(key)
             return key, *decider.decide(params, actor, memory, observe(raw), is_first, in_hand, epsilon, own_key)

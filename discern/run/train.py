@@ -13,7 +13,7 @@ from rich.console import Console
 from discern.agent.learner import Learner
 from discern.config import Config
 from discern.envs import is_host
-from discern.run.actor import Memory, draw, make_collector, make_worlds
+from discern.run.actor import COMPILING, Memory, draw, make_collector, make_worlds
 from discern.run.final import forget_final
 from discern.run.folder import new_folder, resumed_folder
 from discern.run.replay import empty_replay, refuse_if_too_large
@@ -37,7 +37,7 @@ class Loop:
         self.updates_per_call = config.learner.updates_per_call or (1 if one_by_one else 8)
         self.trained_per_update = config.learner.batch * config.actor.horizon
         self.draw = jax.jit(self._draw)
-        self.update = jax.jit(self._update)
+        self.update = jax.jit(self._update, compiler_options=COMPILING)
         self.keys = Keys(config.seed)
         self.thread = ThreadPoolExecutor(1, "learner")
 

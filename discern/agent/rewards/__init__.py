@@ -50,7 +50,6 @@ def make_reward(config: RewardConfig) -> Reward:
     return teacher(
         embedding=config.embedding,
         inverse_temperature=config.inverse_temperature or config.decoys + 1.0,
-        sharpness=config.sharpness,
         hidden=config.hidden,
         fewest_decoys=config.decoys if config.decoy_pool else 0,
     )

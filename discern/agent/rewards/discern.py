@@ -47,14 +47,13 @@ def tellable(beaten: jax.Array, counted: jax.Array, fewest: int, most: int) -> j
 
 @dataclass(frozen=True)
 class DiscernReward:
-    """max(0, ℓ_g), with ξ trained to tell the goal from K decoys; sharpened to a power other than the paper's 1.
+    """max(0, ℓ_g), with ξ trained to tell the goal from K decoys.
 
     Where `fewest_decoys` is not 0, the decoys are a pool, of which as many count as the teacher is ready for.
     """
 
     embedding: int
     inverse_temperature: float
-    sharpness: float = 1.0
     hidden: int = 0
     fewest_decoys: int = 0
     optimiser: None = None
@@ -76,7 +75,7 @@ class DiscernReward:
     def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
         del decoys
         alike = similarity(embed(params, achieved.features), embed(params, goal.features))
-        return jnp.maximum(0.0, alike) ** self.sharpness
+        return jnp.maximum(0.0, alike)
 
     def loss(
         self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
