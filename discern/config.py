@@ -74,7 +74,8 @@ class RewardConfig:
     decoys: int = 4
     decoy_pool: int = 0
     """This many decoys for all goals of a batch together, which count for as many as the teacher can tell half of
-    its goals from, and at least for `decoys`; 0: each goal has its own `decoys`."""
+    its goals from, and at least for `decoys`; the more count, the less hindsight goals weigh in the teacher's loss.
+    0: each goal has its own `decoys`."""
     inverse_temperature: float = 0.0
     """β of the teacher's softmax; 0 stands for the paper's K + 1."""
     pixel_sigma_scale: float = 1.0

@@ -83,6 +83,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 LONG: dict[str, Any] = {  # for goals that take a hundred steps: what came of them must reach the first of them soon
     "network.centre": True,
+    "relabel.goals": ("draw", "hindsight", "other"),
     "reward.hidden": 256,
     "reward.decoy_pool": 128,
     "learner.lambda_": 0.95,

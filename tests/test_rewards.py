@@ -199,4 +199,7 @@ def test_the_pool_is_weighed_by_what_the_teacher_is_ready_for():
     loss, metrics = teacher.loss(IDENTITY, achieved, goal, pool, jnp.array([False, False]))
     assert metrics["decoys"] == 2  # 0.75² = 0.56, 0.75⁴ = 0.32
     assert metrics["teacher_accuracy"] == pytest.approx(0.75)
-    assert loss == pytest.approx(np.log(1 + (3 * np.exp(-2) + 1) * 2 / 4), rel=1e-4)
+    expected = np.log(1 + (3 * np.exp(-2) + 1) * 2 / 4)
+    assert loss == pytest.approx(expected, rel=1e-4)
+    with_hindsight, _ = teacher.loss(IDENTITY, achieved, goal, pool, jnp.array([False, True]))
+    assert with_hindsight == pytest.approx((expected + expected / 2) / 2, rel=1e-4)  # counts for 1 of 2 decoys

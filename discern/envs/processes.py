@@ -168,7 +168,11 @@ def shares(n: int, at_least: int) -> list[int]:
 def shared_memory(shape: tuple[int, ...]) -> tuple[np.ndarray, int]:
     """Memory uint8 of a shape, and the number of an open file that is the same memory in a process that inherits it."""
     size = int(np.prod(shape))
-    file = os.memfd_create("screens") if hasattr(os, "memfd_create") else os.dup(tempfile.TemporaryFile().fileno())
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("screens")
+    else:
+        with tempfile.TemporaryFile() as nameless:
+            file = os.dup(nameless.fileno())
     os.ftruncate(file, size)
     return np.frombuffer(mmap.mmap(file, size), np.uint8).reshape(shape), file
 

@@ -49,7 +49,8 @@ def tellable(beaten: jax.Array, counted: jax.Array, fewest: int, most: int) -> j
 class DiscernReward:
     """max(0, ℓ_g), with ξ trained to tell the goal from K decoys.
 
-    Where `fewest_decoys` is not 0, the decoys are a pool, of which as many count as the teacher is ready for.
+    Where `fewest_decoys` is not 0, the decoys are a pool, of which as many count as the teacher is ready for; and the
+    more it is ready for, the less hindsight goals count, which are told apart by what the agent cannot change as well.
     """
 
     embedding: int
@@ -93,7 +94,8 @@ class DiscernReward:
         log_likelihood = jax.vmap(goal_log_likelihood, (0, 0, None, None))(
             goal_similarity, decoy_similarity, self.inverse_temperature, count / drawn
         )
-        return -log_likelihood.mean(), {
+        weight = jnp.where(is_hindsight, self.fewest_decoys / count, 1.0) if self.fewest_decoys else 1.0
+        return -(weight * log_likelihood).mean(), {
             "teacher_accuracy": jnp.sum(right * intended) / jnp.maximum(1.0, intended.sum()),
             "teacher_loss": -log_likelihood.mean(),
             "decoys": count,
