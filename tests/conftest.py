@@ -24,6 +24,7 @@ TINY = {
     "learner.replay_ratio": 1.0,
     "replay_capacity": 16,
     "goal_buffer.capacity": 16,
+    "reward.decoy_pool": 0,
     "network.channels": (4,),
     "network.features": 8,
     "network.lstm": 8,
