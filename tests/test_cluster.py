@@ -93,7 +93,7 @@ class TestShares:
 
 
 def test_it_learns_on_three_nodes(nodes, tmp_path):
-    config = replace(preset("arena/16"), {"steps": 400_000, "evaluate_every": 0, "checkpoint_seconds": 1e9})
+    config = replace(preset("arena/16"), {"steps": 500_000, "evaluate_every": 0, "checkpoint_seconds": 1e9})
     run = cluster.train(config, nodes.address, 3, tmp_path / "run", QUIET)
     last = RunFolder(run).metrics()[-1]
     assert last["random"] < 0.08
