@@ -18,7 +18,7 @@ from discern.evaluation.goal_sets import goal_set
 from discern.presets import preset
 from discern.types import UserError
 from tests.conftest import TINY
-from tests.opengl import draw_with_opengl
+from tests.opengl import draw_with_opengl, skip_without_opengl
 
 ACTIONS = {
     "point_mass-easy": 9,
@@ -223,7 +223,7 @@ for env in (ours, theirs): env.close()
 
 def test_opengl_draws_the_same_world_where_there_is_one():
     if draw_with_opengl("reacher-hard", 1) is None:
-        pytest.skip("there is no OpenGL here")
+        skip_without_opengl()
     environments = [os.environ | {"MUJOCO_GL": gl, "PYOPENGL_PLATFORM": gl} for gl in ("egl", "osmesa")]
     assert any(subprocess.run([sys.executable, "-c", BOTH], env=env).returncode == 0 for env in environments)
 

@@ -7,7 +7,7 @@ import pytest
 from discern.pixels.backdrop import grid_lines
 from discern.pixels.shapes import BOX, CAPSULE, CYLINDER, ELLIPSOID, MISS, PLANE, SPHERE, Solid, blocks, meet
 from discern.pixels.strings import hang
-from tests.opengl import NAMES, SHIPPED_STATES, Reference, compare, draw_with_opengl, shipped
+from tests.opengl import NAMES, SHIPPED_STATES, Reference, compare, draw_with_opengl, shipped, skip_without_opengl
 
 UPRIGHT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 LYING = ((0.0, 0.0, -1.0), (0.0, 1.0, 0.0), (1.0, 0.0, 0.0))  # its own z points along the world's x
@@ -116,7 +116,7 @@ def test_pictures_equal_opengl(name):
     """Over 50 random states, where there is OpenGL; the pictures that ship are the first of them."""
     theirs = draw_with_opengl(name, 50)
     if theirs is None:
-        pytest.skip("there is no OpenGL here: the pictures that ship were compared instead")
+        skip_without_opengl()
     check(name, theirs)
     before = shipped(name)
     assert np.abs(theirs.images[:SHIPPED_STATES].astype(int) - before.images).mean() < 2
