@@ -71,6 +71,9 @@ class RewardConfig:
     embedding: int = 32
     hidden: int = 0
     """ReLU units between h and the teacher's embedding; 0: none, as in the paper."""
+    trains_features: bool = False
+    """Train h by the teacher's loss too, and not as in the paper by the policy's alone: the teacher then comes to see
+    what the policy has no use for yet, but also what the agent cannot change."""
     decoys: int = 4
     decoy_pool: int = 0
     """This many decoys for all goals of a batch together, which count for as many as the teacher can tell half of

@@ -5,7 +5,7 @@ import pytest
 
 from discern.agent.goals import GoalBuffer
 from discern.agent.learner import Learner, final_rows
-from discern.agent.relabel import relabel
+from discern.agent.relabel import relabel, rows
 from discern.config import replace
 from discern.envs import make_env
 from discern.types import Frames, Trajectories
@@ -35,16 +35,18 @@ def setting(tiny):
     return make
 
 
-def test_the_teacher_does_not_move_the_torso(setting):
-    learner, state, batch = setting()
+@pytest.mark.parametrize("trains_features", [False, True])
+def test_the_teacher_moves_the_torso_only_where_told_to_and_never_the_core(setting, trains_features):
+    learner, state, batch = setting(**{"reward.trains_features": trains_features})
 
     def teacher_loss(params):
-        features = learner.imitator.features(params, jnp.zeros((4 * 6 + 8, 24, 24, 3), jnp.uint8))
-        images = jnp.zeros((32, 24, 24, 3), jnp.uint8)
+        images = rows(batch)
+        features = learner.imitator.features(params, images)
         return learner.reward_loss(params["reward"], features, images, learner.decoys(params, batch), batch)[0]
 
     gradient = jax.jit(jax.grad(teacher_loss))(state.params)
-    assert not any(leaf.any() for leaf in jax.tree.leaves([gradient["torso"], gradient["core"]]))
+    assert any(leaf.any() for leaf in jax.tree.leaves(gradient["torso"])) == trains_features
+    assert not any(leaf.any() for leaf in jax.tree.leaves(gradient["core"]))
     assert any(leaf.any() for leaf in jax.tree.leaves(gradient["reward"]))
 
 
@@ -52,8 +54,7 @@ def test_the_policy_does_not_move_the_teacher(setting):
     learner, state, batch = setting()
 
     def policy_loss(params):
-        images = jnp.concatenate([batch.trajectories.observations.reshape(-1, 24, 24, 3), batch.extra_goals[:, 0]])
-        images = jnp.concatenate([images, batch.extra_goals[:, 1]])
+        images = rows(batch)
         features = learner.imitator.features(params, images)
         q_values = learner.q_values(params, features, batch)
         rewards = learner.rewards(params["reward"], features, images, learner.decoys(params, batch), batch)

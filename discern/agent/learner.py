@@ -20,6 +20,7 @@ class Learner:
         self.config = config.learner
         self.imitator = Imitator(config.network, spec.image_shape, spec.actions, config.actor.horizon)
         self.reward: Reward = make_reward(config.reward)
+        self.held = (lambda held: held) if config.reward.trains_features else jax.lax.stop_gradient
         self.optimiser = make_optimiser(config.learner, self.reward)
 
     def init(self, key: PRNGKey, goal_images: jax.Array) -> LearnerState:
@@ -92,7 +93,7 @@ class Learner:
 
     def decoys(self, params: Params, batch: Batch) -> Frames:
         """The batch's decoys [B, K] as a reward sees them."""
-        return Frames(self.imitator.features(jax.lax.stop_gradient(params), batch.decoys), batch.decoys)
+        return Frames(self.imitator.features(self.held(params), batch.decoys), batch.decoys)
 
     def rewards(
         self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
@@ -107,15 +108,16 @@ class Learner:
     def reward_loss(
         self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The teacher's loss on the paper's draw of goals; h is held fixed (sec. 4)."""
+        """The teacher's loss on the paper's draw of goals; h is held fixed (sec. 4), or trained where the config says."""
+        features = self.held(features)
         achieved = frames(features, images, batch.achieved_row)
         goal = frames(features, images, batch.teacher_row)
         return self.reward.loss(params, achieved, goal, decoys, batch.teacher_is_hindsight)
 
 
 def frames(features: jax.Array, images: jax.Array, row: jax.Array) -> Frames:
-    """The table's rows as a reward sees them: h is given, not trained."""
-    return Frames(jax.lax.stop_gradient(features)[row], images[row])
+    """The table's rows as a reward sees them."""
+    return Frames(features[row], images[row])
 
 
 def final_rows(batch: Batch) -> jax.Array:

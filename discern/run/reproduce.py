@@ -293,7 +293,7 @@ def draw_runs(runs: list[Path], out: Path) -> list[Path]:
 
 
 OURS, ONE, BOTH = ("DISCERN",), ("uniform",), ("uniform", "diverse")
-REACHER, CARTPOLE, MANIPULATOR = (SIX[1],), (SIX[5],), ("control/manipulator-bring_ball",)
+ARENA, REACHER, CARTPOLE, MANIPULATOR = ("arena",), (SIX[1],), (SIX[5],), ("control/manipulator-bring_ball",)
 FIGURES: dict[str, Figure] = {
     "atari-success": Figure("Success on Atari by method and goal buffer", GAMES, tuple(METHODS), BOTH, _bars),
     "atari-strips": Figure("Goals on Atari, and the last frames of single attempts", GAMES, OURS, BOTH[1:], _strips),
@@ -302,5 +302,7 @@ FIGURES: dict[str, Figure] = {
     "heat-maps": Figure("How often each dimension was reached", REACHER + CARTPOLE, REWARDS, ONE, _heat_maps),
     "cartpole": Figure("Goals, and averages of what was achieved", CARTPOLE, ("autoencoder", *OURS), ONE, _averages),
     "manipulator": Figure("How often each dimension was reached", MANIPULATOR, REWARDS, ONE, _heat_maps),
+    "arena-success": Figure("Success on the arena by method", ARENA, tuple(METHODS), ONE, _bars),
+    "arena-curves": Figure("Success over training on the arena, by method", ARENA, tuple(METHODS), ONE, _curves),
     "watermaze": Figure("Goals, and averages of what was achieved", ("watermaze",), OURS, ONE, _averages),
 }
