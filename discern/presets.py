@@ -71,7 +71,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "control": {
         "minutes": 10.0,
         "actor.horizon": 100,
-        "replay_capacity": 10_000,
+        "replay_capacity": 5_000,
         "evaluate_every": 500_000,
         "network.channels": (32, 64),
     },
@@ -94,8 +94,11 @@ FIRST_PERSON_FAST: dict[str, Any] = LONG | {
     "goal_buffer.closeness": "nearest",
     "actor.horizon": 80,
     "actor.warm_up": 50,
-    "replay_capacity": 12_500,
+    "replay_capacity": 10_000,
 }
+
+CONTROL_FAST: dict[str, Any] = LONG | {"control.episode": 300, "learner.replay_ratio": 8.0}
+SWUNG: dict[str, Any] = CONTROL_FAST | {"actor.persistence": 2.0}  # single random steps swing and strike nothing
 
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
@@ -111,7 +114,11 @@ FAST_IN: dict[str, dict[str, Any]] = {
     },
     "watermaze": FIRST_PERSON_FAST,
     "lab": FIRST_PERSON_FAST,
-    "control": LONG | {"control.episode": 300},
+    "control": CONTROL_FAST,
+    "control/pendulum-swingup": SWUNG,
+    "control/cartpole-swingup": SWUNG,
+    "control/ball_in_cup-catch": SWUNG,
+    "control/finger-spin": SWUNG,
     "gym": {"network.centre": True, "learner.batch": 32, "learner.replay_ratio": 8.0},
 }
 

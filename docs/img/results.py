@@ -1,0 +1,52 @@
+"""Draws the figures of docs/results.md from the measurements in results/: uv run python docs/img/results.py"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from discern.evaluation.comparisons import draw_curves, draw_heat_maps
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parents[1] / "results"
+EQUAL_SECONDS = 440  # what the baselines of the Control Suite were given
+
+
+def runs(name: str) -> dict:
+    return json.loads((RESULTS / f"{name}.json").read_text())["runs"]
+
+
+def success(run: dict) -> list[tuple[float, float]]:
+    return [(row["steps"], row["success"]) for row in run["curve"]]
+
+
+def within(run: dict, seconds: float) -> dict:
+    return {"curve": [row for row in run["curve"] if row["seconds"] <= seconds]}
+
+
+def dimensions(run: dict) -> tuple[list[str], np.ndarray, np.ndarray]:
+    names = list(run["curve"][0]["per_dimension"])
+    shares = np.array([[row["per_dimension"][name] for row in run["curve"]] for name in names])
+    return names, np.array([row["steps"] for row in run["curve"]], float), shares
+
+
+def main() -> None:
+    domains = {"point_mass": runs("control_first_runs_h200")["point_mass"], **runs("control_second_runs_h200")}
+    draw_curves({name: {"DISCERN": [success(run)]} for name, run in domains.items()}, HERE / "control-curves.png")
+    draw_heat_maps({"manipulator": dimensions(domains["manipulator"])}, HERE / "manipulator-dimensions.png")
+
+    rewards = {
+        world: {method: within(run, EQUAL_SECONDS) for method, run in methods.items()}
+        for world, methods in runs("control_rewards_h200").items()
+    }
+    curves = {world: {m: [success(run)] for m, run in methods.items()} for world, methods in rewards.items()}
+    draw_curves(curves, HERE / "control-rewards.png")
+    maps = {f"{world}, {m}": dimensions(run) for world, methods in rewards.items() for m, run in methods.items()}
+    draw_heat_maps(maps, HERE / "control-dimensions.png")
+
+    seaquest = {method: [success(run)] for method, run in runs("seaquest_methods_h200").items()}
+    draw_curves({"Seaquest": seaquest}, HERE / "seaquest-methods.png")
+
+
+if __name__ == "__main__":
+    main()
