@@ -3,18 +3,31 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from discern import load
 from discern.run.report import evaluate
 
 ROOT = Path(__file__).parent.parent
+FOLDERS = sorted(path for path in (ROOT / "agents").iterdir() if path.is_dir())
 
 
-@pytest.mark.parametrize(("name", "least"), [("arena", 0.95), ("arena-84", 0.95)])
-def test_shipped_agents_reach_their_goals(name, least):
-    report = evaluate(ROOT / "agents" / name, trials=2)
+@pytest.mark.parametrize(
+    ("name", "trials", "least"), [("arena", 2, 0.95), ("arena-84", 2, 0.95), ("point_mass", 1, 0.95), ("reacher", 1, 0.75)]
+)
+def test_shipped_agents_reach_their_goals(name, trials, least):
+    report = evaluate(ROOT / "agents" / name, trials=trials)
     assert report["success"] >= least
     assert report["random"] < 0.08
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_every_shipped_agent_loads_and_is_small(folder):
+    agent = load(folder)
+    height, width, _ = agent.spec.image_shape
+    assert agent.embed(np.zeros((2, height, width, 3), np.uint8)).shape == (2, agent.config.reward.embedding)
+    assert sum(file.stat().st_size for file in folder.rglob("*")) <= 8_000_000
 
 
 def test_every_result_says_how_it_was_made():

@@ -108,7 +108,7 @@ class Learner:
     def reward_loss(
         self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The teacher's loss on the paper's draw of goals; h is held fixed (sec. 4), or trained where the config says."""
+        """The teacher's loss on the paper's draw of goals; h is held fixed (sec. 4) unless the config trains it."""
         features = self.held(features)
         achieved = frames(features, images, batch.achieved_row)
         goal = frames(features, images, batch.teacher_row)

@@ -32,8 +32,8 @@ def dimensions(run: dict) -> tuple[list[str], np.ndarray, np.ndarray]:
 
 def main() -> None:
     domains = {"point_mass": runs("control_first_runs_h200")["point_mass"], **runs("control_second_runs_h200")}
+    draw_heat_maps({"manipulator": dimensions(domains.pop("manipulator"))}, HERE / "manipulator-dimensions.png")
     draw_curves({name: {"DISCERN": [success(run)]} for name, run in domains.items()}, HERE / "control-curves.png")
-    draw_heat_maps({"manipulator": dimensions(domains["manipulator"])}, HERE / "manipulator-dimensions.png")
 
     rewards = {
         world: {method: within(run, EQUAL_SECONDS) for method, run in methods.items()}
