@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 class Frames(NamedTuple):
     """Images in the two forms a reward may look at."""
 
-    features: jax.Array  # float32 [..., F], h of the image, detached from the policy's gradient
+    features: jax.Array  # float32 [..., F], h of the image
     pixels: jax.Array  # uint8 [..., H, W, 3]
 
 

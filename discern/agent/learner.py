@@ -20,7 +20,7 @@ class Learner:
         self.config = config.learner
         self.imitator = Imitator(config.network, spec.image_shape, spec.actions, config.actor.horizon)
         self.reward: Reward = make_reward(config.reward)
-        self.held = (lambda held: held) if config.reward.trains_features else jax.lax.stop_gradient
+        self.held = (lambda h: h) if config.reward.trains_features else jax.lax.stop_gradient
         self.optimiser = make_optimiser(config.learner, self.reward)
 
     def init(self, key: PRNGKey, goal_images: jax.Array) -> LearnerState:
