@@ -81,7 +81,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 
-LONG: dict[str, Any] = {  # for goals that take a hundred steps: what came of them must reach the first of them soon
+LONG: dict[str, Any] = {  # for goals that take many steps: what came of them must reach the first of them soon
     "network.centre": True,
     "relabel.goals": ("draw", "hindsight", "other"),
     "reward.hidden": 256,
@@ -97,6 +97,15 @@ FIRST_PERSON_FAST: dict[str, Any] = LONG | {
     "replay_capacity": 10_000,
 }
 
+ATARI_FAST: dict[str, Any] = LONG | {
+    "goal_buffer.strategy": "diverse",
+    "goal_buffer.closeness": "nearest",
+    "goal_buffer.p_replace": 3e-3,
+    "learner.replay_ratio": 8.0,
+    "replay_capacity": 10_000,
+    "atari.await_control": True,
+}
+
 CONTROL_FAST: dict[str, Any] = LONG | {"control.episode": 300, "learner.replay_ratio": 8.0}
 SWUNG: dict[str, Any] = CONTROL_FAST | {"actor.persistence": 2.0}  # single random steps swing and strike nothing
 
@@ -104,14 +113,8 @@ FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
     "arena/16": {"learner.learning_rate": 2e-3},
     "arena/84": {},
-    "atari": {
-        "network.centre": True,
-        "goal_buffer.strategy": "diverse",
-        "goal_buffer.closeness": "nearest",
-        "reward.hidden": 256,
-        "reward.decoy_pool": 128,
-        "learner.replay_ratio": 8.0,
-    },
+    "atari": ATARI_FAST,
+    "atari/montezuma_revenge": ATARI_FAST | {"actor.persistence": 2.0},  # single random steps climb no ladder
     "watermaze": FIRST_PERSON_FAST,
     "lab": FIRST_PERSON_FAST,
     "control": CONTROL_FAST,

@@ -75,6 +75,8 @@ class Run:
             changes |= TINY
         if minutes:
             changes |= {"minutes": minutes, "steps": 0}
+        elif preset(self.env, _config_name(preset_name)).steps:
+            changes["minutes"] = 0.0  # methods are compared after equal steps, however long these take
         return changes
 
     def config(self, minutes: float, preset_name: PresetName) -> Config:
