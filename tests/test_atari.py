@@ -83,6 +83,21 @@ def test_both_ways_to_shrink_show_the_same(game):
     assert np.abs(seen[0] - seen[1]).max() <= 1
 
 
+def test_emulators_in_several_processes_play_the_same_games(monkeypatch):
+    actions = random_actions(40, 5)
+    seen, processes = [], []
+    for most in (5, 2):
+        monkeypatch.setattr("discern.envs.atari.EMULATORS_PER_PROCESS", most)
+        env = Atari("breakout", 5, ON_HOST)
+        first = np.array(env.observe(env.reset(3).raw))
+        seen.append(np.concatenate([first[None], play(env, actions)]))
+        processes.append(len(env._emulators.running))
+        env.close()
+    assert processes == [1, 3]
+    np.testing.assert_array_equal(*seen)
+    assert (seen[0][-1, 0] != seen[0][-1, 1]).any()  # each game has a seed of its own
+
+
 @pytest.mark.parametrize("game", ["seaquest", "montezuma_revenge"])
 @pytest.mark.parametrize("config", [ON_HOST, ON_DEVICE], ids=["emulator", "accelerator"])
 def test_the_scored_world_shows_the_training_worlds_pixels(game, config):
@@ -90,11 +105,11 @@ def test_the_scored_world_shows_the_training_worlds_pixels(game, config):
     training = Atari(game, 1, config)
     training.reset(5)
     locked = AVATARS[game].locked_steps
-    training._emulators.ask("reset", 5)
-    *_, clock = training._emulators.answer()
+    training._emulators.ask("reset", np.array([5]))
+    *_, clock = training._emulators.together()
     for _ in range(locked):
         training.send(np.array([NOOP], np.int32))
-        *_, clock = training._emulators.answer()
+        *_, clock = training._emulators.together()
     idle = int(clock[0]) - 4 * locked
     games = Games(game, 0.0, shrinks=config is ON_HOST)
     games.reset(np.zeros((1, 1), int))
@@ -114,16 +129,16 @@ def test_no_trajectory_crosses_a_reset(monkeypatch):
 
     def record(which: int) -> None:
         emulators, send = groups[which]._emulators, groups[which].send
-        answer = emulators.answer
+        together = emulators.together
 
         def recv():
-            played = answer()
+            played = together()
             if sent:
                 stream[which].append((groups[which]._screens.copy(), played[2], sent[-1]))
             return played
 
         sent: list[np.ndarray] = []
-        monkeypatch.setattr(emulators, "answer", recv)
+        monkeypatch.setattr(emulators, "together", recv)
         monkeypatch.setattr(groups[which], "send", lambda actions: (sent.append(actions.copy()), send(actions))[1])
 
     for which in (0, 1):

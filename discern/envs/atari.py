@@ -14,23 +14,26 @@ from discern.config import AtariConfig
 from discern.envs.ale import ACTIONS, AVATARS, SCREEN, SIDE, Look, positions, refuse_unknown_game
 from discern.envs.atari_goals import goal_sets, goals
 from discern.envs.base import EnvSpec, HostStep
-from discern.envs.processes import Process, Processes, shared_memory, shares
+from discern.envs.processes import Process, Processes, evenly, shared_memory, shares
 
 GAMES_PER_PROCESS = 6  # at least; a process costs a second or two
+EMULATORS_PER_PROCESS = 64  # at most; they are made one after the other, in a tenth of a second each
 
 
 class Atari:
-    """N emulators on the C++ threads of a process; raw is their screens, whole or already shrunk.
+    """N emulators on the C++ threads of a few processes; raw is their screens, whole or already shrunk.
 
-    The process is asked to make them at once, and waited for where they are first reset.
+    The processes are asked to make them at once, and waited for where they are first reset.
     """
 
     def __init__(self, game: str, n: int, config: AtariConfig):
         self.spec = atari_spec(game)
         self.size = n
+        sizes = evenly(n, -(-n // EMULATORS_PER_PROCESS))
+        threads = -(-(config.threads or len(os.sched_getaffinity(0))) // len(sizes))
         height, width = SCREEN if shrinks_on_accelerator(config) else (SIDE, SIDE)
         settings = {
-            "num_threads": min(n, config.threads or len(os.sched_getaffinity(0))),
+            "num_threads": min(threads, *sizes),
             "img_height": height,
             "img_width": width,
             "grayscale": False,
@@ -42,9 +45,10 @@ class Atari:
         }
         self._screens, memory = shared_memory((n, height, width, 3))
         served = (game, settings, memory, self._screens.shape)
-        self._emulators = Process(self.spec.name, "atari_emulators.py", "Emulators", served, inherits=(memory,))
+        start = partial(Process, self.spec.name, "atari_emulators.py", "Emulators", served, inherits=(memory,))
+        self._emulators = Processes(start, sizes)
+        self._emulators.ask("make", np.arange(n), one_by_one=True)
         os.close(memory)
-        self._emulators.ask("make", None, times=n)
         self._made = False
         avatar = AVATARS.get(game)
         self._locks = (avatar.locked_steps, avatar.locked_after_loss) if avatar else (0, 0)
@@ -54,9 +58,9 @@ class Atari:
 
     def reset(self, seed: int) -> HostStep:
         if not self._made:
-            self._emulators.answer()
+            self._emulators.answers()
             self._made = True
-        self._emulators.ask("reset", seed, times=self.size)
+        self._emulators.ask("reset", seed + np.arange(self.size), one_by_one=True)
         self._over = np.ones(self.size, bool)
         return self.recv()
 
@@ -66,7 +70,7 @@ class Atari:
     def recv(self) -> HostStep:
         """An emulator whose game was over has ignored its action and started a new game."""
         is_first = self._over
-        self._over, lives, _ = self._emulators.answer()
+        self._over, lives, _ = self._emulators.together()
         return HostStep(self._screens, is_first, self._over, self._in_hand(lives, is_first))
 
     def _in_hand(self, lives: np.ndarray, new_game: np.ndarray) -> np.ndarray | bool:

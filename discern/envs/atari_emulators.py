@@ -1,7 +1,7 @@
 """N Atari emulators on C++ threads, as a process of their own serves them.
 
-Making an emulator takes a tenth of a second under Python's lock, so groups of them are made side by side only in
-processes; and no group waits for the lock while another copies its screens.
+Making an emulator takes a tenth of a second under Python's lock, so many are made side by side only in processes; and
+none waits for the lock while another copies its screens.
 """
 
 import mmap
@@ -17,16 +17,18 @@ class Emulators:
     """Games that start over when they end; their screens go into memory that both processes see."""
 
     def __init__(self, game: str, settings: dict, memory: int, shape: tuple[int, ...]):
-        """`memory` is the number of an open file for screens uint8 [N, H, W, 3]."""
+        """`memory` is the number of an open file for screens uint8 [N, H, W, 3] of this and other processes."""
         os.nice(10)  # what keeps the accelerator busy goes first
         self._game, self._settings = game, settings
         self._screens = np.frombuffer(mmap.mmap(memory, int(np.prod(shape))), np.uint8).reshape(shape)
 
-    def make(self, _: None) -> None:
-        self._emulators = AtariVectorEnv(self._game, len(self._screens), **self._settings)
+    def make(self, rows: np.ndarray) -> None:
+        """An emulator for each of some neighbouring rows of the screens."""
+        self._screens = self._screens[rows[0] : rows[-1] + 1]
+        self._emulators = AtariVectorEnv(self._game, len(rows), **self._settings)
 
-    def reset(self, seed: int) -> Played:
-        screens, info = self._emulators.reset(seed=seed)
+    def reset(self, seeds: np.ndarray) -> Played:
+        screens, info = self._emulators.reset(seed=seeds)
         self._screens[:] = screens[:, 0]
         return np.zeros(len(screens), bool), info["lives"], info["episode_frame_number"]
 

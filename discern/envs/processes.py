@@ -161,7 +161,11 @@ class Processes:
 
 def shares(n: int, at_least: int) -> list[int]:
     """N environments as a share for each core, but none smaller than is worth a process."""
-    count = max(1, min(len(os.sched_getaffinity(0)), n // at_least))
+    return evenly(n, max(1, min(len(os.sched_getaffinity(0)), n // at_least)))
+
+
+def evenly(n: int, count: int) -> list[int]:
+    """N as `count` whole numbers that differ by one at most."""
     return [(n + i) // count for i in range(count)]
 
 

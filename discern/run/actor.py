@@ -253,8 +253,7 @@ class HostCollector:
                 steps = [group.recv() for group in self.groups]
             seen += jax.block_until_ready([self.observe(step.raw) for step in steps])  # raw is soon written over
             in_hand += [np.broadcast_to(step.in_hand, step.is_first.shape) for step in steps]
-        first = [step._replace(is_first=np.ones_like(step.is_first)) for step in steps]
-        self.arriving = [self.threads.submit(_on_accelerator, step) for step in first]
+        self.enter(steps)
         slots = first_slot + np.arange(n, dtype=np.int32)
         actors = []
         for group in self.groups:
@@ -263,6 +262,11 @@ class HostCollector:
         usable = np.flatnonzero(np.concatenate(in_hand))
         chosen = np.resize(usable if len(usable) else np.arange(n * rounds), self.goals)
         return actors, GoalBuffer(jnp.concatenate(seen)[chosen]), n * rounds * length
+
+    def enter(self, steps: list[HostStep]) -> None:
+        """Goes on from what the groups show now, as from an episode's first observation."""
+        first = [step._replace(is_first=np.ones_like(step.is_first)) for step in steps]
+        self.arriving = [self.threads.submit(_on_accelerator, step) for step in first]
 
     def turn(
         self, params: Params, state: list[ActorState], memory: Memory, key: PRNGKey

@@ -11,14 +11,17 @@ import numpy as np
 from discern.config import Config
 from discern.envs import HostEnv, is_host
 from discern.envs.base import DeviceEnv, reset_worlds, step_worlds
+from discern.run.actor import HostCollector
 from discern.run.report import machine
 from discern.run.train import Loop
+
+ROUNDS = 2  # of the whole loop beside host environments, timed alone before, between and after: machines drift
 
 
 def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
     """Rates of each part, measured for about `seconds` each, one after the other in one process."""
     loop = Loop(config)
-    world = _world_rate(loop, seconds)
+    world = [_world_rate(loop, seconds)]
     state = loop.start()
     while not state.learning:
         state, _ = loop.turn(state)
@@ -45,10 +48,13 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
     sampling = _rate(lambda: loop.batches(memory, jax.random.key(0), 1), seconds) * loop.updates_per_call
     acting = _rate(act, seconds) * loop.collector.steps_per_turn
     updates = _rate(learn, seconds) * loop.updates_per_call
-    whole = _rate(turn, 2 * seconds, wait_every=0 if on_host else 8) * loop.collector.steps_per_turn
-    if on_host:  # a machine may slow down as it warms: the emulator is timed on both sides of the whole loop
-        loop.collector.finish()
-        world = (world + _world_rate(loop, seconds)) / 2
+    whole = []
+    for _ in range(ROUNDS if on_host else 1):
+        whole.append(_rate(turn, 2 * seconds, wait_every=0 if on_host else 8) * loop.collector.steps_per_turn)
+        if isinstance(loop.collector, HostCollector):
+            loop.collector.finish()
+            world.append(_world_rate(loop, seconds))
+            loop.collector.enter([group.reset(0) for group in loop.collector.groups])
     loop.close()
     return {
         "env": config.env,
@@ -56,13 +62,14 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
         "batch": config.learner.batch,
         "horizon": config.actor.horizon,
         "replay_ratio": config.learner.replay_ratio,
-        "world_steps_per_second": round(world),
+        "world_steps_per_second": round(np.mean(world)),
         "acting_steps_per_second": round(acting),
         "sampled_batches_per_second": round(sampling, 1),
         "updates_per_second": round(updates, 1),
         "trained_steps_per_second": round(updates * loop.trained_per_update),
-        "whole_steps_per_second": round(whole),
-        "whole_over_world": round(whole / world, 4),
+        "whole_steps_per_second": round(np.mean(whole)),
+        "whole_over_world": round(float(np.mean(whole) / np.mean(world)), 4),
+        "rounds": {"world": np.round(world).tolist(), "whole": np.round(whole).tolist()},
         "parameter_lag": loop.parameter_lag(),
         "machine": machine(),
     }
