@@ -17,7 +17,7 @@ def runs(name: str) -> dict:
 
 
 def success(run: dict) -> list[tuple[float, float]]:
-    return [(row["steps"], row["success"]) for row in run["curve"]]
+    return [(row["steps"], row["success"]) for row in run.get("curve", run.get("evaluations"))]
 
 
 def within(run: dict, seconds: float) -> dict:
@@ -43,6 +43,17 @@ def main() -> None:
     draw_curves(curves, HERE / "control-rewards.png")
     maps = {f"{world}, {m}": dimensions(run) for world, methods in rewards.items() for m, run in methods.items()}
     draw_heat_maps(maps, HERE / "control-dimensions.png")
+
+    second, third = runs("atari_second_runs_h200"), runs("atari_third_runs_h200")
+    earlier = "as many decoys as the teacher is ready for"
+    games = {
+        "Seaquest": {"alone, ratio 8": third["seaquest"], "shared, ratio 16": second[f"seaquest, {earlier}"]},
+        "Montezuma's Revenge": {
+            "shared, ratio 16": second[f"montezuma_revenge, {earlier}, persistent exploration"],
+        },
+    }
+    curves = {game: {label: [success(run)] for label, run in tried.items()} for game, tried in games.items()}
+    draw_curves(curves, HERE / "atari-curves.png")
 
     seaquest = {method: [success(run)] for method, run in runs("seaquest_methods_h200").items()}
     draw_curves({"Seaquest": seaquest}, HERE / "seaquest-methods.png")
