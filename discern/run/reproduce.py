@@ -33,6 +33,7 @@ REWARDS = ("DISCERN", "autoencoder", "WGAN", "pixel L2")
 
 TINY: dict[str, Any] = {
     "steps": 0,
+    "minutes": 9.0,
     "actor.environments": 32,
     "evaluate_every": 10_000,
     "evaluation_goals": 50,
@@ -71,12 +72,12 @@ class Run:
         if self.method == "no hindsight":
             kinds = preset(self.env, _config_name(preset_name)).relabel.goals
             changes["relabel.goals"] = tuple(kind for kind in kinds if kind != "hindsight")
+        if preset(self.env, _config_name(preset_name)).steps:
+            changes["minutes"] = 0.0  # methods are compared after equal steps, however long these take
         if preset_name == "tiny":
             changes |= TINY
         if minutes:
             changes |= {"minutes": minutes, "steps": 0}
-        elif preset(self.env, _config_name(preset_name)).steps:
-            changes["minutes"] = 0.0  # methods are compared after equal steps, however long these take
         return changes
 
     def config(self, minutes: float, preset_name: PresetName) -> Config:
