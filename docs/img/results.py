@@ -48,9 +48,7 @@ def main() -> None:
     earlier = "as many decoys as the teacher is ready for"
     games = {
         "Seaquest": {"alone, ratio 8": third["seaquest"], "shared, ratio 16": second[f"seaquest, {earlier}"]},
-        "Montezuma's Revenge": {
-            "shared, ratio 16": second[f"montezuma_revenge, {earlier}, persistent exploration"],
-        },
+        "Montezuma's Revenge": {"shared, ratio 16": second[f"montezuma_revenge, {earlier}, persistent exploration"]},
     }
     curves = {game: {label: [success(run)] for label, run in tried.items()} for game, tried in games.items()}
     draw_curves(curves, HERE / "atari-curves.png")
