@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from discern.evaluation.comparisons import draw_curves, draw_heat_maps
+from discern.evaluation.comparisons import draw_bars, draw_curves, draw_heat_maps
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "results"
@@ -52,6 +52,12 @@ def main() -> None:
     }
     curves = {game: {label: [success(run)] for label, run in tried.items()} for game, tried in games.items()}
     draw_curves(curves, HERE / "atari-curves.png")
+
+    arena = {method: given["seeds"] for method, given in runs("arena_methods_cpu").items()}
+    ends = {method: {"uniform": [seed["success"] for seed in seeds]} for method, seeds in arena.items()}
+    draw_bars({"arena": ends}, {"arena": 0.034}, HERE / "arena-success.png")
+    curves = {"arena": {method: [success(seed) for seed in seeds] for method, seeds in arena.items()}}
+    draw_curves(curves, HERE / "arena-curves.png")
 
     seaquest = {method: [success(run)] for method, run in runs("seaquest_methods_h200").items()}
     draw_curves({"Seaquest": seaquest}, HERE / "seaquest-methods.png")
