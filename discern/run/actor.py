@@ -16,6 +16,7 @@ from discern.agent.relabel import relabel
 from discern.config import ActorConfig, Config
 from discern.envs import DeviceEnv, Env, HostEnv, HostStep, is_host, make_env
 from discern.envs.base import Hosted, Worlds, reset_worlds, step_worlds, where_rows
+from discern.envs.processes import evenly
 from discern.run.replay import Replay, begin, commit, sample, write_action, write_observation
 from discern.types import Batch, Params, PRNGKey
 
@@ -331,7 +332,7 @@ Collecting = Any  # a collector's state: (Worlds, ActorState), or one ActorState
 def make_worlds(config: Config) -> list[Env]:
     """One world that lives inside jit; or groups of host environments that take turns."""
     n, groups = config.actor.environments, min(config.actor.host_groups, config.actor.environments)
-    sizes = [(n + i) // groups for i in reversed(range(groups))]
+    sizes = evenly(n, groups)[::-1]
     first = make_env(config.env, sizes[0], config)
     if is_host(first):
         return [first, *(make_env(config.env, size, config) for size in sizes[1:])]

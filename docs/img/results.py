@@ -12,8 +12,12 @@ RESULTS = HERE.parents[1] / "results"
 EQUAL_SECONDS = 440  # what the baselines of the Control Suite were given
 
 
+def result(name: str) -> dict:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
 def runs(name: str) -> dict:
-    return json.loads((RESULTS / f"{name}.json").read_text())["runs"]
+    return result(name)["runs"]
 
 
 def success(run: dict) -> list[tuple[float, float]]:
@@ -53,9 +57,10 @@ def main() -> None:
     curves = {game: {label: [success(run)] for label, run in tried.items()} for game, tried in games.items()}
     draw_curves(curves, HERE / "atari-curves.png")
 
-    arena = {method: given["seeds"] for method, given in runs("arena_methods_cpu").items()}
+    methods = result("arena_methods_cpu")
+    arena = {method: given["seeds"] for method, given in methods["runs"].items()}
     ends = {method: {"uniform": [seed["success"] for seed in seeds]} for method, seeds in arena.items()}
-    draw_bars({"arena": ends}, {"arena": 0.034}, HERE / "arena-success.png")
+    draw_bars({"arena": ends}, {"arena": methods["random"]}, HERE / "arena-success.png")
     curves = {"arena": {method: [success(seed) for seed in seeds] for method, seeds in arena.items()}}
     draw_curves(curves, HERE / "arena-curves.png")
 
