@@ -79,6 +79,9 @@ class RewardConfig:
     """This many decoys for all goals of a batch together, which count for as many as the teacher can tell half of
     its goals from, and at least for `decoys`; the more count, the less hindsight goals weigh in the teacher's loss.
     0: each goal has its own `decoys`."""
+    found: float = 0.0
+    """This share of the reward is the chance that the goal is found among as many decoys as count, which tells a hit
+    from a near miss where the similarity, the rest of the reward, hardly does."""
     inverse_temperature: float = 0.0
     """β of the teacher's softmax; 0 stands for the paper's K + 1."""
     pixel_sigma_scale: float = 1.0
@@ -139,6 +142,8 @@ class AtariConfig:
     await_control: bool = False
     """Goals are given where the avatar obeys, and only what ends where it does teaches the teacher: after a lost life
     Seaquest ignores its player for half a trajectory."""
+    episode: int = 0
+    """Steps after which a game starts over while training; 0: when it ends."""
     shrink: Literal["auto", "emulator", "accelerator"] = "auto"
     """Who shrinks screens to 84×84; auto: the accelerator where there is one."""
     threads: int = 0
@@ -211,7 +216,7 @@ class Config:
 
 
 def _first_problem(config: Config) -> str | None:
-    actor, learner, relabel = config.actor, config.learner, config.relabel
+    actor, learner, relabel, reward = config.actor, config.learner, config.relabel, config.reward
     torso_lengths = {len(config.network.channels), len(config.network.kernels), len(config.network.strides)}
     checks = {
         "actor.environments must be at least 1": actor.environments >= 1,
@@ -224,6 +229,7 @@ def _first_problem(config: Config) -> str | None:
         "learner.average_decay must lie in [0, 1)": 0 <= learner.average_decay < 1,
         "actor.persistence must be 0 or more": actor.persistence >= 0,
         "atari.sticky must lie in [0, 1)": 0 <= config.atari.sticky < 1,
+        "atari.episode must be 0 or at least the horizon": not 0 < config.atari.episode < actor.horizon,
         "control.episode must be at least the horizon": not config.env.startswith("control/")
         or config.control.episode >= actor.horizon,
         "gym.frame_skip must be at least 1": config.gym.frame_skip >= 1,
@@ -234,11 +240,10 @@ def _first_problem(config: Config) -> str | None:
         f"relabel.goals takes {', '.join(get_args(GoalKind))}": set(relabel.goals) <= set(get_args(GoalKind)),
         "relabel.hindsight_window must lie between 1 and the horizon": (1 <= relabel.hindsight_window <= actor.horizon),
         "goal_buffer.capacity must exceed reward.decoys and reward.decoy_pool": (
-            config.goal_buffer.capacity > max(config.reward.decoys, config.reward.decoy_pool)
+            config.goal_buffer.capacity > max(reward.decoys, reward.decoy_pool)
         ),
-        "reward.decoy_pool must be 0 or at least reward.decoys": (
-            config.reward.decoy_pool == 0 or config.reward.decoy_pool >= config.reward.decoys
-        ),
+        "reward.decoy_pool must be 0 or at least reward.decoys": not 0 < reward.decoy_pool < reward.decoys,
+        "reward.found must lie in [0, 1]": 0 <= reward.found <= 1,
         "replay_capacity must be at least actor.environments": config.replay_capacity >= actor.environments,
         "replay_capacity must be at least learner.batch": config.replay_capacity >= learner.batch,
         "network.channels, kernels and strides must be equally long": (

@@ -10,6 +10,7 @@ import jax
 
 Params = Any
 PRNGKey = jax.Array
+Count = jax.Array | float
 
 
 class Trajectories(NamedTuple):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from discern.config import AtariConfig
-from discern.envs.ale import ACTIONS, AVATARS, SCREEN, SIDE, Look, positions, refuse_unknown_game
+from discern.envs.ale import ACTIONS, AVATARS, FRAMES_PER_STEP, SCREEN, SIDE, Look, positions, refuse_unknown_game
 from discern.envs.atari_goals import goal_sets, goals
 from discern.envs.base import EnvSpec, HostStep
 from discern.envs.processes import Process, Processes, evenly, shared_memory, shares
@@ -42,6 +42,7 @@ class Atari:
             "use_fire_reset": False,
             "reward_clipping": False,
             "repeat_action_probability": config.sticky,
+            "max_num_frames_per_episode": (config.episode or 27_000) * FRAMES_PER_STEP,
         }
         self._screens, memory = shared_memory((n, height, width, 3))
         served = (game, settings, memory, self._screens.shape)

@@ -13,13 +13,7 @@ from discern.config import replace
 from discern.presets import preset
 from discern.run.bench import bench
 
-PARTS = {
-    "flax": "",
-    "optax": "",
-    "orbax-checkpoint": "",
-    "numpy": "",
-    "matplotlib": "",
-    "tyro": "",
+PARTS = dict.fromkeys(("flax", "optax", "orbax-checkpoint", "numpy", "matplotlib", "tyro"), "uv sync") | {
     "tensorboard": "uv sync --extra tensorboard",
     "ray": "uv sync --extra cluster",
     "pygame-ce": "uv sync --extra gym",
@@ -34,7 +28,7 @@ def examine() -> dict[str, Any]:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            missing[name] = cure or "uv sync"
+            missing[name] = cure
     cuda_plugin = any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
     if jax.default_backend() == "cpu" and shutil.which("nvidia-smi") and not cuda_plugin:
         missing["jax[cuda13]"] = "uv sync --extra cuda (an NVIDIA GPU is there, JAX does not use it)"

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from discern.agent.networks import fan_in_normal
-from discern.types import Frames, Params, PRNGKey
+from discern.types import Count, Frames, Params, PRNGKey
 
 
 def embed(params: Params, features: jax.Array) -> jax.Array:
@@ -21,6 +21,13 @@ def embed(params: Params, features: jax.Array) -> jax.Array:
 def similarity(achieved: jax.Array, goal: jax.Array) -> jax.Array:
     """ℓ_g = ξ(h(s_T))ᵀ ξ(h(g)): [..., E], [..., E] → [...] (eq. 4)."""
     return jnp.sum(achieved * goal, axis=-1)
+
+
+def compare(params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> tuple[jax.Array, jax.Array]:
+    """Similarities of the achieved frames to their goals and to decoys: [...], [...], [..., K] → [...], [..., K]."""
+    here = embed(params, achieved.features)
+    of_goal = similarity(here, embed(params, goal.features))
+    return of_goal, similarity(here[..., None, :], embed(params, decoys.features))
 
 
 def goal_log_likelihood(
@@ -47,7 +54,7 @@ def tellable(beaten: jax.Array, counted: jax.Array, fewest: int, most: int) -> j
 
 @dataclass(frozen=True)
 class DiscernReward:
-    """max(0, ℓ_g), with ξ trained to tell the goal from K decoys.
+    """max(0, ℓ_g), with ξ trained to tell the goal from K decoys; or in part the chance of finding it among them.
 
     Where `fewest_decoys` is not 0, the decoys are a pool, of which as many count as the teacher is ready for; and the
     more it is ready for, the less hindsight goals count, which are told apart by what the agent cannot change as well.
@@ -57,6 +64,7 @@ class DiscernReward:
     inverse_temperature: float
     hidden: int = 0
     fewest_decoys: int = 0
+    found: float = 0.0
     optimiser: None = None
     hindsight: float = 1.0
 
@@ -73,18 +81,17 @@ class DiscernReward:
         del goal_images
         return params
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
-        del decoys
-        alike = similarity(embed(params, achieved.features), embed(params, goal.features))
-        return jnp.maximum(0.0, alike)
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, counted: Count) -> jax.Array:
+        of_goal, of_decoys = compare(params, achieved, goal, decoys)
+        alike = jnp.maximum(0.0, of_goal)
+        beaten = (of_goal[..., None] > of_decoys).mean(-1)
+        return (1.0 - self.found) * alike + self.found * beaten**counted if self.found else alike
 
     def loss(
         self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """−log q̂, averaged; the accuracy that announces learning is the one on intended goals."""
-        here = embed(params, achieved.features)
-        goal_similarity = similarity(here, embed(params, goal.features))
-        decoy_similarity = similarity(here[:, None], embed(params, decoys.features))
+        goal_similarity, decoy_similarity = compare(params, achieved, goal, decoys)
         beaten = (goal_similarity[:, None] > decoy_similarity).mean(-1)
         intended = (~is_hindsight).astype(jnp.float32)
         drawn = decoy_similarity.shape[-1]
@@ -108,10 +115,9 @@ class LogLikelihoodReward(DiscernReward):
 
     hindsight: float = 0.0
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
-        here = embed(params, achieved.features)
-        of_goal = similarity(here, embed(params, goal.features))
-        of_decoys = similarity(here[..., None, :], embed(params, decoys.features))
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, counted: Count) -> jax.Array:
+        del counted
+        of_goal, of_decoys = compare(params, achieved, goal, decoys)
         of_decoys = jnp.broadcast_to(of_decoys, (*of_goal.shape, of_decoys.shape[-1]))
         likelihood = jnp.vectorize(goal_log_likelihood, excluded=(2,), signature="(),(k)->()")
         return likelihood(of_goal, of_decoys, self.inverse_temperature)
