@@ -105,6 +105,9 @@ class LearnerConfig:
     """Updates between two copies to the target network; 0: no target network."""
     average_decay: float = 0.0
     """The agent that is evaluated is a running average of the parameters with this decay; 0: the newest ones."""
+    inverse: float = 0.0
+    """Weight of a loss that has h tell which action lies between two frames, and so see first what the agent moves;
+    0: none, as in the paper."""
     replay_ratio: float = 1.0
     """How often a collected step is trained on, on average."""
     updates_per_call: int = 0
@@ -226,6 +229,7 @@ def _first_problem(config: Config) -> str | None:
         "learner.replay_ratio must be above 0": learner.replay_ratio > 0,
         "learner.lambda_ must lie in [0, 1]": 0 <= learner.lambda_ <= 1,
         "learner.discount must lie in [0, 1]": 0 <= learner.discount <= 1,
+        "learner.inverse must be 0 or more": learner.inverse >= 0,
         "learner.average_decay must lie in [0, 1)": 0 <= learner.average_decay < 1,
         "actor.persistence must be 0 or more": actor.persistence >= 0,
         "atari.sticky must lie in [0, 1)": 0 <= config.atari.sticky < 1,

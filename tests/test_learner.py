@@ -65,6 +65,25 @@ def test_the_policy_does_not_move_the_teacher(setting):
     assert any(leaf.any() for leaf in jax.tree.leaves(gradient["torso"]))
 
 
+@pytest.mark.parametrize("kind", ["discern", "wgan"])  # the second brings an optimiser of its own
+def test_telling_actions_apart_moves_the_torso_alone_and_is_learned(setting, kind):
+    learner, state, batch = setting(**{"learner.inverse": 1.0, "learner.learning_rate": 3e-3, "reward.kind": kind})
+    assert "inverse" not in setting()[1].params
+
+    def inverse_loss(params):
+        return learner.inverse_loss(params, learner.imitator.features(params, rows(batch)), batch)
+
+    gradient = jax.jit(jax.grad(inverse_loss))(state.params)
+    assert any(leaf.any() for leaf in jax.tree.leaves(gradient["torso"]))
+    assert not any(leaf.any() for leaf in jax.tree.leaves([gradient["core"], gradient["reward"]]))
+    nothing_seen = jnp.zeros((len(rows(batch)), learner.imitator.config.features))
+    assert learner.inverse_loss(state.params, nothing_seen, batch) == pytest.approx(np.log(5))  # of five actions
+    update = jax.jit(learner.update)
+    for _ in range(60):
+        state, metrics = update(state, batch)
+    assert metrics["inverse_loss"] < 0.8 * np.log(5)
+
+
 def test_hindsight_goals_are_worth_one_and_others_what_the_teacher_says(setting):
     learner, state, batch = setting()
     features = jax.random.normal(jax.random.key(5), (32, 8))

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from discern.agent.networks import Imitator
+from discern.agent.networks import Imitator, Inverse
 from discern.agent.q_learning import goal_returns, td_loss
 from discern.agent.relabel import rows
 from discern.agent.rewards import Reward, make_reward
@@ -19,6 +19,7 @@ class Learner:
     def __init__(self, config: Config, spec: EnvSpec):
         self.config = config.learner
         self.imitator = Imitator(config.network, spec.image_shape, spec.actions, config.actor.horizon)
+        self.inverse = Inverse(config.network, spec.actions)
         self.reward: Reward = make_reward(config.reward)
         self.held = (lambda h: h) if config.reward.trains_features else jax.lax.stop_gradient
         self.optimiser = make_optimiser(config.learner, self.reward)
@@ -29,6 +30,9 @@ class Learner:
         params = self.imitator.calibrate(self.imitator.init(imitator_key), goal_images)
         reward = self.reward.init(reward_key, self.imitator.config.features, self.imitator.image_shape)
         params["reward"] = self.reward.calibrate(reward, goal_images)
+        if self.config.inverse:
+            h = jnp.zeros((1, self.imitator.config.features))
+            params["inverse"] = self.inverse.init(jax.random.fold_in(key, 1), h, h)["params"]
         target = jax.tree.map(jnp.copy, policy_part(params)) if self.config.target_interval else None
         average = jax.tree.map(jnp.copy, params) if self.config.average_decay else None
         return LearnerState(params, target, average, self.optimiser.init(params), jnp.zeros((), jnp.int32))
@@ -69,19 +73,23 @@ class Learner:
         reward_loss, reward_metrics = self.reward_loss(params["reward"], features, images, decoys, batch)
         rewards = self.rewards(params["reward"], features, images, decoys, batch, reward_metrics.get("decoys", 1.0))
         policy_loss = self.policy_loss(q_values, bootstrap, rewards, batch)
-        return policy_loss + reward_loss, {
-            "td_loss": policy_loss,
-            "reward_mean": rewards.mean(),
-            "q_mean": q_values.mean(),
-            **reward_metrics,
-        }
+        metrics = {"td_loss": policy_loss, "reward_mean": rewards.mean(), "q_mean": q_values.mean(), **reward_metrics}
+        if not self.config.inverse:
+            return policy_loss + reward_loss, metrics
+        inverse_loss = self.inverse_loss(params, features, batch)
+        loss = policy_loss + reward_loss + self.config.inverse * inverse_loss
+        return loss, metrics | {"inverse_loss": inverse_loss}
+
+    def inverse_loss(self, params: Params, features: jax.Array, batch: Batch) -> jax.Array:
+        """−log of the chance that h gives to the action taken between two frames, averaged."""
+        observations = observed(features, batch)
+        logits = self.inverse.apply({"params": params["inverse"]}, observations[:, :-1], observations[:, 1:])
+        return optax.softmax_cross_entropy_with_integer_labels(logits, batch.trajectories.actions).mean()
 
     def q_values(self, params: Params, features: jax.Array, batch: Batch) -> jax.Array:
         """Q of every step under every goal, [B, G, T, A], from the features of `rows(batch)`."""
-        actions = batch.trajectories.actions
-        count, length = actions.shape
-        observations = features[: count * (length + 1)].reshape((count, length + 1, -1))
-        return self.imitator.unroll(params, observations[:, :-1], features[batch.goal_row], actions)
+        observations = observed(features, batch)[:, :-1]
+        return self.imitator.unroll(params, observations, features[batch.goal_row], batch.trajectories.actions)
 
     def policy_loss(self, q_values: jax.Array, bootstrap: jax.Array, rewards: jax.Array, batch: Batch) -> jax.Array:
         """½ Σ_t δ_t², averaged over trajectories and goals: [B, G, T, A] twice and [B, G] → []."""
@@ -120,6 +128,12 @@ def frames(features: jax.Array, images: jax.Array, row: jax.Array) -> Frames:
     return Frames(features[row], images[row])
 
 
+def observed(features: jax.Array, batch: Batch) -> jax.Array:
+    """The trajectories' own rows: [R, F] → [B, T+1, F]."""
+    count, frames = batch.trajectories.observations.shape[:2]
+    return features[: count * frames].reshape((count, frames, -1))
+
+
 def final_rows(batch: Batch) -> jax.Array:
     """Rows of the achieved states s_T: int [B]."""
     count, frames = batch.trajectories.observations.shape[:2]
@@ -140,5 +154,5 @@ def make_optimiser(config: LearnerConfig, reward: Reward) -> optax.GradientTrans
     clipped = optax.chain(optax.clip_by_global_norm(config.clip), rule)
     if reward.optimiser is None:
         return clipped
-    parts = {"torso": "policy", "core": "policy", "reward": "reward"}
-    return optax.multi_transform({"policy": clipped, "reward": reward.optimiser}, parts)
+    rules = {"policy": clipped, "reward": reward.optimiser}
+    return optax.multi_transform(rules, lambda params: {part: part if part in rules else "policy" for part in params})

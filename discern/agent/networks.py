@@ -163,6 +163,19 @@ class Core(nn.Module):
         return self.recurrent_share.variables["params"]["kernel"]
 
 
+class Inverse(nn.Module):
+    """Which action lies between two frames: h before and after, [..., F] twice → logits [..., A]."""
+
+    config: NetworkConfig
+    actions: int
+
+    @nn.compact
+    def __call__(self, before: jax.Array, after: jax.Array) -> jax.Array:
+        both = jnp.concatenate([before, after], axis=-1)
+        hidden = nn.relu(nn.Dense(self.config.features, kernel_init=fan_in_normal)(both))
+        return nn.Dense(self.actions, kernel_init=fan_in_normal)(hidden)
+
+
 def initial_lstm(lead: tuple[int, ...], units: int) -> LstmState:
     """The zero state, float32 [*lead, U] twice."""
     return LstmState(jnp.zeros((*lead, units)), jnp.zeros((*lead, units)))
