@@ -202,7 +202,7 @@ def test_killed_actors_and_a_dead_node_are_replaced_and_counted(nodes, tmp_path,
 
 
 def test_through_ray_two_actors_are_nearly_as_fast_as_in_one_process():
-    """The benchmark itself, with a bound loose enough for a machine that runs other tests too; results/ has the measured ratio."""
+    """The benchmark itself, with a bound for a machine that runs other tests too; results/ has the measured ratio."""
     benchmark = Path(__file__).parent.parent / "benchmarks" / "cluster.py"
     done = subprocess.run(
         [sys.executable, str(benchmark), "--seconds", "3", "--env", "arena/16"],
