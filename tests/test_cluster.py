@@ -202,17 +202,16 @@ def test_killed_actors_and_a_dead_node_are_replaced_and_counted(nodes, tmp_path,
 
 
 def test_through_ray_two_actors_are_nearly_as_fast_as_in_one_process():
-    """The benchmark itself, with a bound for a machine that runs other tests too; results/ has the measured ratio."""
+    """The benchmark itself, with a bound loose enough for a busy machine; results/ has the measured ratio."""
     benchmark = Path(__file__).parent.parent / "benchmarks" / "cluster.py"
-    done = subprocess.run(
-        [sys.executable, str(benchmark), "--seconds", "3", "--env", "arena/16"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    report = json.loads(done.stdout)
-    assert report["training"]["ray_over_one_process"] > 0.4
-    assert report["acting"]["ray_over_one_process"] > 0.4
+    command = [sys.executable, str(benchmark), "--seconds", "3", "--env", "arena/16"]
+    ratios = []
+    for _ in range(2):  # tests beside this one come and go, between its two halves too
+        report = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        ratios.append(min(report[part]["ray_over_one_process"] for part in ("training", "acting")))
+        if ratios[-1] > 0.6:
+            break
+    assert max(ratios) > 0.6, ratios
 
 
 class TestSentences:
