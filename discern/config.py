@@ -79,9 +79,6 @@ class RewardConfig:
     """This many decoys for all goals of a batch together, which count for as many as the teacher can tell half of
     its goals from, and at least for `decoys`; the more count, the less hindsight goals weigh in the teacher's loss.
     0: each goal has its own `decoys`."""
-    found: float = 0.0
-    """This share of the reward is the chance that the goal is found among as many decoys as count, which tells a hit
-    from a near miss where the similarity, the rest of the reward, hardly does."""
     inverse_temperature: float = 0.0
     """β of the teacher's softmax; 0 stands for the paper's K + 1."""
     pixel_sigma_scale: float = 1.0
@@ -247,7 +244,6 @@ def _first_problem(config: Config) -> str | None:
             config.goal_buffer.capacity > max(reward.decoys, reward.decoy_pool)
         ),
         "reward.decoy_pool must be 0 or at least reward.decoys": not 0 < reward.decoy_pool < reward.decoys,
-        "reward.found must lie in [0, 1]": 0 <= reward.found <= 1,
         "replay_capacity must be at least actor.environments": config.replay_capacity >= actor.environments,
         "replay_capacity must be at least learner.batch": config.replay_capacity >= learner.batch,
         "network.channels, kernels and strides must be equally long": (

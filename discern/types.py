@@ -10,7 +10,6 @@ import jax
 
 Params = Any
 PRNGKey = jax.Array
-Count = jax.Array | float
 
 
 class Trajectories(NamedTuple):

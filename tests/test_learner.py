@@ -57,7 +57,7 @@ def test_the_policy_does_not_move_the_teacher(setting):
         images = rows(batch)
         features = learner.imitator.features(params, images)
         q_values = learner.q_values(params, features, batch)
-        rewards = learner.rewards(params["reward"], features, images, learner.decoys(params, batch), batch, 4.0)
+        rewards = learner.rewards(params["reward"], features, images, learner.decoys(params, batch), batch)
         return learner.policy_loss(q_values, q_values, rewards, batch)
 
     gradient = jax.jit(jax.grad(policy_loss))(state.params)
@@ -89,7 +89,7 @@ def test_hindsight_goals_are_worth_one_and_others_what_the_teacher_says(setting)
     features = jax.random.normal(jax.random.key(5), (32, 8))
     decoys = Frames(features[:16].reshape((4, 4, -1)), batch.decoys)
     images = jnp.zeros((32, 24, 24, 3), jnp.uint8)
-    rewards = np.asarray(learner.rewards(state.params["reward"], features, images, decoys, batch, 4.0))
+    rewards = np.asarray(learner.rewards(state.params["reward"], features, images, decoys, batch))
     assert (rewards[np.asarray(batch.is_hindsight)] == 1.0).all()
     others = rewards[~np.asarray(batch.is_hindsight)]
     assert (others >= 0).all()

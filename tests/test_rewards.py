@@ -45,17 +45,7 @@ def test_the_reward_is_the_positive_part_of_the_cosine():
     teacher = DiscernReward(2, 5.0)
     achieved = frames((100.0, 0.0), (100.0, 0.0), (100.0, 0.0))
     goal = frames((100.0, 0.0), (0.0, 100.0), (-100.0, 0.0))
-    np.testing.assert_allclose(teacher.reward(IDENTITY, achieved, goal, NO_DECOYS, 1.0), [1.0, 0.0, 0.0], atol=1e-5)
-
-
-def test_a_share_of_the_reward_is_the_chance_of_finding_the_goal():
-    teacher = make_reward(RewardConfig(embedding=2, found=0.25))
-    achieved = Frames(jnp.array([[[100.0, 100.0]]]), jnp.zeros((1, 1, 1, 1, 3), jnp.uint8))  # [B=1, 1]
-    goals = Frames(jnp.array([[[100.0, 100.0], [100.0, 0.0]]]), jnp.zeros((1, 2, 1, 1, 3), jnp.uint8))  # [B, G=2]
-    near, far = (100.0, 0.5), (-100.0, 0.0)
-    decoys = Frames(jnp.array([[[near, far, far, far]]]), jnp.zeros((1, 1, 4, 1, 1, 3), jnp.uint8))  # [B, 1, K=4]
-    rewards = teacher.reward(IDENTITY, achieved, goals, decoys, 8.0)
-    np.testing.assert_allclose(rewards, [[1.0, 0.75 * np.sqrt(0.5) + 0.25 * 0.75**8]], rtol=1e-4)
+    np.testing.assert_allclose(teacher.reward(IDENTITY, achieved, goal, NO_DECOYS), [1.0, 0.0, 0.0], atol=1e-5)
 
 
 def test_the_teachers_loss_and_accuracy_by_hand():
@@ -81,7 +71,7 @@ def test_pixel_reward_by_hand():
     assert squared_distance(black, grey)[0] == pytest.approx(6 * 0.04, rel=1e-5)
     features = jnp.zeros((1, 2))
     params = {"sigma": jnp.float32(0.48)}
-    reward = PixelReward().reward(params, Frames(features, black), Frames(features, grey), NO_DECOYS, 1.0)
+    reward = PixelReward().reward(params, Frames(features, black), Frames(features, grey), NO_DECOYS)
     assert reward[0] == pytest.approx(np.exp(-0.5), rel=1e-5)
 
 
@@ -99,7 +89,7 @@ def test_log_likelihood_as_a_reward_by_hand():
     goals = Frames(jnp.array([[[100.0, 0.0], [0.0, 100.0]]]), jnp.zeros((1, 2, 1, 1, 3), jnp.uint8))  # [B, G=2]
     decoys = Frames(jnp.array([[[[0.0, 100.0]]]]), jnp.zeros((1, 1, 1, 1, 1, 3), jnp.uint8))  # [B, 1, K=1]
     right, wrong = np.log(np.exp(2) / (np.exp(2) + 1)), np.log(1 / 2)
-    rewards = teacher.reward(IDENTITY, achieved, goals, decoys, 1.0)
+    rewards = teacher.reward(IDENTITY, achieved, goals, decoys)
     np.testing.assert_allclose(rewards, [[right, wrong]], rtol=1e-4)
     assert teacher.hindsight == 0.0  # log q̂ of what is certain
 
@@ -124,7 +114,7 @@ def test_the_autoencoder_learns_to_reconstruct_and_rewards_the_cosine():
     assert float(loss(params)[0]) < 0.05 * first
     exact = {"encoder": IDENTITY, "decoder": params["decoder"]}
     achieved, goal = frames((100.0, 0.0), (100.0, 0.0)), frames((100.0, 0.0), (0.0, 100.0))
-    np.testing.assert_allclose(reward.reward(exact, achieved, goal, NO_DECOYS, 1.0), [1.0, 0.0], atol=1e-5)
+    np.testing.assert_allclose(reward.reward(exact, achieved, goal, NO_DECOYS), [1.0, 0.0], atol=1e-5)
 
 
 def test_wasserstein_loss_by_hand():
@@ -159,12 +149,10 @@ def test_the_critic_learns_to_tell_what_was_achieved_from_the_goal():
 
     for _ in range(200):
         params, state = step(params, state)
-    done = reward.reward(params, goal, goal, NO_DECOYS, 1.0)
-    missed = reward.reward(params, achieved, goal, NO_DECOYS, 1.0)
+    done = reward.reward(params, goal, goal, NO_DECOYS)
+    missed = reward.reward(params, achieved, goal, NO_DECOYS)
     assert (done > missed + 0.5).all()
-    many = reward.reward(
-        params, Frames(None, black[:, None]), Frames(None, jnp.stack([white, black], 1)), NO_DECOYS, 1.0
-    )
+    many = reward.reward(params, Frames(None, black[:, None]), Frames(None, jnp.stack([white, black], 1)), NO_DECOYS)
     assert many.shape == (4, 2)
 
 

@@ -10,7 +10,7 @@ from discern.agent.relabel import rows
 from discern.agent.rewards import Reward, make_reward
 from discern.config import Config, LearnerConfig
 from discern.envs.base import EnvSpec
-from discern.types import Batch, Count, Frames, LearnerState, Params, PRNGKey
+from discern.types import Batch, Frames, LearnerState, Params, PRNGKey
 
 
 class Learner:
@@ -71,7 +71,7 @@ class Learner:
             bootstrap = self.q_values(target_params, target_features, batch)
         decoys = self.decoys(params, batch)
         reward_loss, reward_metrics = self.reward_loss(params["reward"], features, images, decoys, batch)
-        rewards = self.rewards(params["reward"], features, images, decoys, batch, reward_metrics.get("decoys", 1.0))
+        rewards = self.rewards(params["reward"], features, images, decoys, batch)
         policy_loss = self.policy_loss(q_values, bootstrap, rewards, batch)
         metrics = {"td_loss": policy_loss, "reward_mean": rewards.mean(), "q_mean": q_values.mean(), **reward_metrics}
         if not self.config.inverse:
@@ -104,13 +104,13 @@ class Learner:
         return Frames(self.imitator.features(self.held(params), batch.decoys), batch.decoys)
 
     def rewards(
-        self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch, counted: Count
+        self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
     ) -> jax.Array:
         """1 for a hindsight goal, the reward's word for any other: [B, G]."""
         achieved = frames(features, images, final_rows(batch)[:, None])
         goal = frames(features, images, batch.goal_row)
         for_each_goal = jax.tree.map(lambda x: x[:, None], decoys)
-        earned = self.reward.reward(params, achieved, goal, for_each_goal, counted)
+        earned = self.reward.reward(params, achieved, goal, for_each_goal)
         return jax.lax.stop_gradient(jnp.where(batch.is_hindsight, self.reward.hindsight, earned))
 
     def reward_loss(

@@ -42,8 +42,9 @@ class Atari:
             "use_fire_reset": False,
             "reward_clipping": False,
             "repeat_action_probability": config.sticky,
-            "max_num_frames_per_episode": (config.episode or 27_000) * FRAMES_PER_STEP,
         }
+        if config.episode:
+            settings["max_num_frames_per_episode"] = config.episode * FRAMES_PER_STEP
         self._screens, memory = shared_memory((n, height, width, 3))
         served = (game, settings, memory, self._screens.shape)
         start = partial(Process, self.spec.name, "atari_emulators.py", "Emulators", served, inherits=(memory,))

@@ -49,7 +49,7 @@ class Agent:
             wanted = Frames(imitator.features(params, goals), goals)
             some = jnp.asarray(goal_images[: config.reward.decoys])  # log q̂ needs decoys, the other rewards do not
             decoys = Frames(imitator.features(params, some), some)
-            return self.learner.reward.reward(params["reward"], achieved, wanted, decoys, config.reward.decoys)
+            return self.learner.reward.reward(params["reward"], achieved, wanted, decoys)
 
         @jax.jit
         def embedded(params, images):

@@ -10,7 +10,7 @@ from discern.agent.rewards.discern import DiscernReward, LogLikelihoodReward
 from discern.agent.rewards.pixels import PixelReward
 from discern.agent.rewards.wgan import WganReward
 from discern.config import RewardConfig
-from discern.types import Count, Frames, Params, PRNGKey
+from discern.types import Frames, Params, PRNGKey
 
 
 class Reward(Protocol):
@@ -29,9 +29,8 @@ class Reward(Protocol):
     def calibrate(self, params: Params, goal_images: jax.Array) -> Params:
         """Sets what depends on the world's pixels, once, from the first goal buffer [C, H, W, 3]."""
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, counted: Count) -> jax.Array:
-        """Over the common leading axes of achieved and goal frames [...]; decoys are [..., K] or shared, [1, K], and
-        `counted` is for how many the loss counts them."""
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+        """Over the common leading axes of achieved and goal frames [...]; decoys are [..., K] or shared, [1, K]."""
 
     def loss(
         self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
@@ -53,5 +52,4 @@ def make_reward(config: RewardConfig) -> Reward:
         inverse_temperature=config.inverse_temperature or config.decoys + 1.0,
         hidden=config.hidden,
         fewest_decoys=config.decoys if config.decoy_pool else 0,
-        found=config.found,
     )

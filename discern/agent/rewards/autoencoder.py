@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from discern.agent.networks import fan_in_normal
 from discern.agent.rewards.discern import embed, similarity
-from discern.types import Count, Frames, Params, PRNGKey
+from discern.types import Frames, Params, PRNGKey
 
 
 def reconstruction_error(params: Params, features: jax.Array) -> jax.Array:
@@ -37,8 +37,8 @@ class AutoencoderReward:
         del goal_images
         return params
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, counted: Count) -> jax.Array:
-        del decoys, counted
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+        del decoys
         encoder = params["encoder"]
         return jnp.maximum(0.0, similarity(embed(encoder, achieved.features), embed(encoder, goal.features)))
 

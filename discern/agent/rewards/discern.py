@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from discern.agent.networks import fan_in_normal
-from discern.types import Count, Frames, Params, PRNGKey
+from discern.types import Frames, Params, PRNGKey
 
 
 def embed(params: Params, features: jax.Array) -> jax.Array:
@@ -54,7 +54,7 @@ def tellable(beaten: jax.Array, counted: jax.Array, fewest: int, most: int) -> j
 
 @dataclass(frozen=True)
 class DiscernReward:
-    """max(0, ℓ_g), with ξ trained to tell the goal from K decoys; or in part the chance of finding it among them.
+    """max(0, ℓ_g), with ξ trained to tell the goal from K decoys.
 
     Where `fewest_decoys` is not 0, the decoys are a pool, of which as many count as the teacher is ready for; and the
     more it is ready for, the less hindsight goals count, which are told apart by what the agent cannot change as well.
@@ -64,7 +64,6 @@ class DiscernReward:
     inverse_temperature: float
     hidden: int = 0
     fewest_decoys: int = 0
-    found: float = 0.0
     optimiser: None = None
     hindsight: float = 1.0
 
@@ -81,11 +80,9 @@ class DiscernReward:
         del goal_images
         return params
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, counted: Count) -> jax.Array:
-        of_goal, of_decoys = compare(params, achieved, goal, decoys)
-        alike = jnp.maximum(0.0, of_goal)
-        beaten = (of_goal[..., None] > of_decoys).mean(-1)
-        return (1.0 - self.found) * alike + self.found * beaten**counted if self.found else alike
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+        del decoys
+        return jnp.maximum(0.0, similarity(embed(params, achieved.features), embed(params, goal.features)))
 
     def loss(
         self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
@@ -115,8 +112,7 @@ class LogLikelihoodReward(DiscernReward):
 
     hindsight: float = 0.0
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, counted: Count) -> jax.Array:
-        del counted
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
         of_goal, of_decoys = compare(params, achieved, goal, decoys)
         of_decoys = jnp.broadcast_to(of_decoys, (*of_goal.shape, of_decoys.shape[-1]))
         likelihood = jnp.vectorize(goal_log_likelihood, excluded=(2,), signature="(),(k)->()")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from discern.types import Count, Frames, Params, PRNGKey
+from discern.types import Frames, Params, PRNGKey
 
 
 def squared_distance(left: jax.Array, right: jax.Array) -> jax.Array:
@@ -32,8 +32,8 @@ class PixelReward:
         pairs = squared_distance(goal_images[:half], goal_images[half : 2 * half])
         return {"sigma": self.sigma_scale * jnp.median(pairs)}
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, counted: Count) -> jax.Array:
-        del decoys, counted
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+        del decoys
         sigma = jax.lax.stop_gradient(params["sigma"])
         return jnp.exp(-squared_distance(achieved.pixels, goal.pixels) / sigma)
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from discern.agent.networks import fan_in_normal
-from discern.types import Count, Frames, Params, PRNGKey
+from discern.types import Frames, Params, PRNGKey
 
 
 class Critic(nn.Module):
@@ -58,8 +58,8 @@ class WganReward:
         del goal_images
         return params
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, counted: Count) -> jax.Array:
-        del decoys, counted
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+        del decoys
         pairs = pair(achieved.pixels, goal.pixels)
         lead = pairs.shape[:-3]
         return self._critic(params, pairs.reshape((-1, *pairs.shape[-3:]))).reshape(lead)
