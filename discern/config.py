@@ -129,6 +129,8 @@ class ActorConfig:
     """Random steps between two fillings of the goal buffer before training; 0: the horizon."""
     host_groups: int = 2
     """Groups of host environments that take turns: one is decided for while the others step."""
+    in_order: bool = True
+    """Decide for groups in a fixed order, so that a seed repeats a run; else as they come back, which is faster."""
     host: bool = False
     """Run a world that could live inside jit through the host loop."""
 

@@ -89,22 +89,24 @@ LONG: dict[str, Any] = {  # for goals that take many steps: what came of them mu
     "learner.lambda_": 0.95,
 }
 
-FIRST_PERSON_FAST: dict[str, Any] = LONG | {
-    "goal_buffer.strategy": "diverse",
-    "goal_buffer.closeness": "nearest",
-    "actor.horizon": 80,
-    "actor.warm_up": 50,
-    "replay_capacity": 10_000,
-}
+DIVERSE: dict[str, Any] = {"goal_buffer.strategy": "diverse", "goal_buffer.closeness": "nearest"}
 
-ATARI_FAST: dict[str, Any] = LONG | {
-    "goal_buffer.strategy": "diverse",
-    "goal_buffer.closeness": "nearest",
-    "goal_buffer.p_replace": 3e-3,
-    "learner.replay_ratio": 8.0,
-    "replay_capacity": 10_000,
-    "atari.await_control": True,
-}
+FIRST_PERSON_FAST: dict[str, Any] = (
+    LONG | DIVERSE | {"actor.horizon": 80, "actor.warm_up": 50, "replay_capacity": 10_000}
+)
+
+ATARI_FAST: dict[str, Any] = (
+    LONG
+    | DIVERSE
+    | {
+        "actor.in_order": False,
+        "learner.inverse": 1.0,
+        "goal_buffer.p_replace": 3e-3,
+        "learner.replay_ratio": 8.0,
+        "replay_capacity": 10_000,
+        "atari.await_control": True,
+    }
+)
 
 CONTROL_FAST: dict[str, Any] = LONG | {"control.episode": 300, "learner.replay_ratio": 8.0}
 SWUNG: dict[str, Any] = CONTROL_FAST | {"actor.persistence": 2.0}  # single random steps swing and strike nothing

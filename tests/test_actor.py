@@ -1,5 +1,7 @@
 """The counting world's pixels say (identity of the episode, step, last action): order and alignment show in them."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,6 +36,14 @@ CONFIG = replace(
 )
 
 
+class Slow(Hosted):
+    """Is always the last to come back."""
+
+    def recv(self):
+        time.sleep(0.01)
+        return super().recv()
+
+
 def collect(way: str, episode: int, steps: int, config: Config = CONFIG):
     """Whole trajectories after every environment made `steps` steps, the memory, and the counts."""
     env = Counting(length=episode)
@@ -41,8 +51,9 @@ def collect(way: str, episode: int, steps: int, config: Config = CONFIG):
     if way == "device":
         collector = DeviceCollector(replace(config, {"actor.steps_per_turn": steps}), env, learner.imitator)
     else:
-        groups = [Hosted(env, 1), Hosted(env, ENVIRONMENTS - 1)]
-        collector = HostCollector(replace(config, {"actor.steps_per_turn": steps}), groups, learner.imitator)
+        groups = [(Slow if way == "as they come" else Hosted)(env, 1), Hosted(env, ENVIRONMENTS - 1)]
+        config = replace(config, {"actor.steps_per_turn": steps, "actor.in_order": way == "host"})
+        collector = HostCollector(config, groups, learner.imitator)
     state, goals, _ = collector.start(jax.random.key(0), first_slot=CAPACITY)
     params = jax.jit(learner.init)(jax.random.key(1), goals.images).params
     memory = Memory(empty_replay(CAPACITY, ENVIRONMENTS, HORIZON, env.spec.image_shape), goals)
@@ -54,7 +65,7 @@ def collect(way: str, episode: int, steps: int, config: Config = CONFIG):
     return stored, memory, collector.counts(state), goal_images
 
 
-@pytest.mark.parametrize("way", ["device", "host"])
+@pytest.mark.parametrize("way", ["device", "host", "as they come"])
 @pytest.mark.parametrize("episode", [0, 7])
 def test_order_alignment_and_resets(way, episode):
     steps = 41
@@ -75,6 +86,12 @@ def test_worlds_are_not_reset_between_goals(way):
     ends = {tuple(frame) for frame in last.tolist()}
     followed = sum(tuple(frame) in ends for frame in first.tolist())
     assert followed == 7 * ENVIRONMENTS  # each trajectory but the first begins on the frame that closed another
+
+
+def test_out_of_order_no_group_waits_for_a_slow_one():
+    in_order, as_they_come = (collect(way, episode=0, steps=41)[2]["trajectories"] for way in ("host", "as they come"))
+    assert in_order == 8 * ENVIRONMENTS
+    assert as_they_come > 10 * (ENVIRONMENTS - 1)  # of the quick group alone, in as many decisions
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Whole runs: they learn, stop, go on, and lose nothing."""
 
 import json
+import math
 import random
 import signal
 import subprocess
@@ -87,6 +88,21 @@ def test_the_parameter_lag_is_what_it_says(tiny, host):
         assert acted_with[-1] is newest
         ahead.append(int(state.learner.updates) - before)
     assert max(ahead) == loop.parameter_lag()
+
+
+def test_updates_are_spread_over_a_turn_of_the_host(tiny):
+    config = {"actor.host": True, "actor.host_groups": 4, "learner.replay_ratio": 2.0 * tiny.actor.horizon}
+    loop = Loop(replace(tiny, config))
+    updates = 2 * tiny.actor.environments // tiny.learner.batch
+    state = loop.start()
+    while not state.learning:
+        state, _ = loop.turn(state)
+    asked, before, submit, decide = [], [], loop.thread.submit, loop.collector.decide
+    loop.thread.submit = lambda *work: (asked.append(work), submit(*work))[1]
+    loop.collector.decide = lambda *args: (before.append(len(asked) - 1), decide(*args))[1]
+    loop.turn(state)
+    assert before == [math.ceil(updates * part / 4) for part in range(4)]
+    assert len(asked) - 1 == updates
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, tiny):

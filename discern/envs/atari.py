@@ -3,6 +3,7 @@
 Both show the same pixels: the brighter of the last two of four frames, shrunk by area to 84×84.
 """
 
+import contextlib
 import os
 from functools import partial
 
@@ -46,6 +47,8 @@ class Atari:
         if config.episode:
             settings["max_num_frames_per_episode"] = config.episode * FRAMES_PER_STEP
         self._screens, memory = shared_memory((n, height, width, 3))
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # only a GPU can fetch screens without a core's help
+            jax.devices()[0].client.dma_map(self._screens.ctypes.data, self._screens.nbytes)
         served = (game, settings, memory, self._screens.shape)
         start = partial(Process, self.spec.name, "atari_emulators.py", "Emulators", served, inherits=(memory,))
         self._emulators = Processes(start, sizes)
@@ -88,6 +91,8 @@ class Atari:
 
     def close(self) -> None:
         self._emulators.close()
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            jax.devices()[0].client.dma_unmap(self._screens.ctypes.data)
 
 
 class ScoredAtari:

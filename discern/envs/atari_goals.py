@@ -7,7 +7,6 @@ a game whose avatar is not known: something to look at, nothing to score.
 
 import hashlib
 import json
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from discern.envs.ale import ACTIONS, AVATARS, DOWN, LEFT, NOOP, RIGHT, SIDE, UP
 from discern.envs.base import far_apart
 from discern.types import UserError
 
+SHIPPED = Path(__file__).with_name("goals")
 COUNT = 100
 COLUMNS = 10
 STEPS = 50  # T of an attempt
@@ -44,10 +44,9 @@ def goals(game: str, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
         return make_goals(game, name, count)
     if count > COUNT:
         raise UserError(f"the goal set '{name}' of atari/{game} has {COUNT} goals, not {count}")
-    sheet = np.asarray(Image.open(Path(str(_shipped(game, name))).with_suffix(".png")).convert("RGB"))
-    rows = COUNT // COLUMNS
-    images = sheet.reshape((rows, SIDE, COLUMNS, SIDE, 3)).swapaxes(1, 2).reshape((COUNT, SIDE, SIDE, 3))
-    measures = np.array(json.loads(_shipped(game, name).with_suffix(".json").read_text()), np.float32)
+    sheet = np.asarray(Image.open(SHIPPED / f"{game}_{name}.png").convert("RGB"))
+    images = sheet.reshape((COUNT // COLUMNS, SIDE, COLUMNS, SIDE, 3)).swapaxes(1, 2).reshape((COUNT, SIDE, SIDE, 3))
+    measures = np.array(json.loads((SHIPPED / f"{game}_{name}.json").read_text()), np.float32)
     if digest(images, measures) != DIGESTS[f"{game}/{name}"]:
         raise UserError(f"the goal set '{name}' of atari/{game} is not the one that ships: install discern again")
     chosen = np.linspace(0, COUNT - 1, count).round().astype(int)
@@ -55,7 +54,7 @@ def goals(game: str, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make_goals(game: str, name: str, count: int = COUNT) -> tuple[np.ndarray, np.ndarray]:
-    """The generator behind the shipped sets; the same goals every time, on every machine."""
+    """The generator behind the sets that ship (tests/atari_goals.py); the same goals every time, everywhere."""
     emulator, chance = Emulator(game), np.random.default_rng(SEED)
     if name == "even":
         make = _by_driving if game == "seaquest" else _by_searching
@@ -65,22 +64,8 @@ def make_goals(game: str, name: str, count: int = COUNT) -> tuple[np.ndarray, np
     return np.stack([image for image, _ in found]), np.stack([place for _, place in found])
 
 
-def ship(game: str, name: str, folder: Path) -> str:
-    """Writes a goal set as one sheet of pictures with its measures beside it, and returns its digest."""
-    images, measures = make_goals(game, name)
-    rows = COUNT // COLUMNS
-    sheet = images.reshape((rows, COLUMNS, SIDE, SIDE, 3)).swapaxes(1, 2).reshape((rows * SIDE, COLUMNS * SIDE, 3))
-    Image.fromarray(sheet).save(folder / f"{game}_{name}.png", optimize=True)
-    (folder / f"{game}_{name}.json").write_text(json.dumps(measures.tolist()) + "\n")
-    return digest(images, measures)
-
-
 def digest(images: np.ndarray, measures: np.ndarray) -> str:
     return hashlib.sha256(images.tobytes() + measures.astype(np.float32).tobytes()).hexdigest()[:16]
-
-
-def _shipped(game: str, name: str) -> Path:
-    return Path(str(files("discern.envs"))) / "goals" / f"{game}_{name}"
 
 
 Goal = tuple[np.ndarray, np.ndarray]  # image, measures

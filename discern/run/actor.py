@@ -1,7 +1,7 @@
 """Collecting trajectories: one decision rule, and two ways to run it, inside jit and beside host environments."""
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -22,6 +22,9 @@ from discern.types import Batch, Params, PRNGKey
 
 # to try Triton on every matrix product makes compiling for a GPU three times as long, and nothing faster
 COMPILING: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
+
+
+Told = Callable[[float], None]  # of the part of a turn that is done
 
 
 class ActorState(NamedTuple):
@@ -225,11 +228,10 @@ class HostCollector:
         self.goals = config.goal_buffer.capacity
         self.length = self.config.steps_per_turn or 1
         self.steps_per_turn = self.length * self.config.environments
-        sizes = [group.size for group in groups]
-        epsilon = exploration(self.config) if epsilon is None else epsilon
-        self.epsilons = jnp.split(epsilon, np.cumsum(sizes)[:-1].tolist())
+        self.splits = np.cumsum([group.size for group in groups])[:-1].tolist()
+        self.epsilons = jnp.split(exploration(self.config) if epsilon is None else epsilon, self.splits)
         self.threads = ThreadPoolExecutor(len(groups), "receiver")
-        self.arriving: list[Future[HostStep]] = []
+        self.arriving: dict[int, Future[HostStep]] = {}  # by group, the one that left first in front
         observe, decider = groups[0].observe, Decider(config, imitator)
 
         @partial(jax.jit, donate_argnums=(1, 2), compiler_options=COMPILING)
@@ -255,11 +257,8 @@ class HostCollector:
             seen += jax.block_until_ready([self.observe(step.raw) for step in steps])  # raw is soon written over
             in_hand += [np.broadcast_to(step.in_hand, step.is_first.shape) for step in steps]
         self.enter(steps)
-        slots = first_slot + np.arange(n, dtype=np.int32)
-        actors = []
-        for group in self.groups:
-            actors.append(initial_actor(self.imitator, jnp.asarray(slots[: group.size])))
-            slots = slots[group.size :]
+        slots = jnp.split(first_slot + jnp.arange(n, dtype=jnp.int32), self.splits)
+        actors = [initial_actor(self.imitator, own) for own in slots]
         usable = np.flatnonzero(np.concatenate(in_hand))
         chosen = np.resize(usable if len(usable) else np.arange(n * rounds), self.goals)
         return actors, GoalBuffer(jnp.concatenate(seen)[chosen]), n * rounds * length
@@ -267,32 +266,41 @@ class HostCollector:
     def enter(self, steps: list[HostStep]) -> None:
         """Goes on from what the groups show now, as from an episode's first observation."""
         first = [step._replace(is_first=np.ones_like(step.is_first)) for step in steps]
-        self.arriving = [self.threads.submit(_on_accelerator, step) for step in first]
+        self.arriving = {i: self.threads.submit(_on_accelerator, step) for i, step in enumerate(first)}
 
     def turn(
-        self, params: Params, state: list[ActorState], memory: Memory, key: PRNGKey
+        self, params: Params, state: list[ActorState], memory: Memory, key: PRNGKey, meanwhile: Told = lambda part: None
     ) -> tuple[list[ActorState], Memory]:
-        """Every environment makes `length` steps.
+        """Every environment makes `length` steps; out of order a group may make one more and another one less.
 
         Keys stay on the accelerator: the smallest copy to it would queue behind the screens on their way there.
+        `meanwhile` is told after each group what part of the turn is done.
         """
         state = list(state)
-        for _ in range(self.length):
-            for i, group in enumerate(self.groups):
-                step = self.arriving[i].result()
-                key, state[i], memory, actions = self.decide(
-                    params, state[i], memory, step.raw, step.is_first, step.in_hand, self.epsilons[i], key
-                )
-                self.arriving[i] = self.threads.submit(_step, group, actions)
+        decisions = self.length * len(self.groups)
+        for decided in range(decisions):
+            i = self._next_group()
+            step = self.arriving.pop(i).result()
+            key, state[i], memory, actions = self.decide(
+                params, state[i], memory, step.raw, step.is_first, step.in_hand, self.epsilons[i], key
+            )
+            self.arriving[i] = self.threads.submit(_step, self.groups[i], actions)
+            meanwhile((decided + 1) / decisions)
         return state, memory
+
+    def _next_group(self) -> int:
+        """The group that has been away longest; out of order, of those that are back."""
+        if not self.config.in_order:
+            wait(self.arriving.values(), return_when=FIRST_COMPLETED)
+        return next(i for i, step in self.arriving.items() if self.config.in_order or step.done())
 
     def counts(self, state: list[ActorState]) -> dict[str, int]:
         return _counts(state)
 
     def finish(self) -> None:
         """Waits for the steps under way, and forgets them."""
-        wait(self.arriving)
-        self.arriving = []
+        wait(self.arriving.values())
+        self.arriving = {}
 
     def close(self) -> None:
         self.finish()

@@ -9,20 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from discern.config import Config
-from discern.envs import HostEnv, is_host
+from discern.envs import HostEnv, HostStep, is_host
 from discern.envs.base import DeviceEnv, reset_worlds, step_worlds
 from discern.run.actor import HostCollector
 from discern.run.report import machine
 from discern.run.train import Loop
 
-ROUNDS = 2  # of the whole loop beside host environments, timed alone before, between and after: machines drift
+ROUNDS = 4  # of the whole loop beside host environments, timed alone before, between and after: machines drift
 
 
 def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
     """Rates of each part, measured for about `seconds` each, one after the other in one process."""
     loop = Loop(config)
-    world = [_world_rate(loop, seconds)]
     state = loop.start()
+    world = [_world_rate(loop, seconds)]
     while not state.learning:
         state, _ = loop.turn(state)
     owned = [state]
@@ -51,10 +51,8 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
     whole = []
     for _ in range(ROUNDS if on_host else 1):
         whole.append(_rate(turn, 2 * seconds, wait_every=0 if on_host else 8) * loop.collector.steps_per_turn)
-        if isinstance(loop.collector, HostCollector):
-            loop.collector.finish()
+        if on_host:
             world.append(_world_rate(loop, seconds))
-            loop.collector.enter([group.reset(0) for group in loop.collector.groups])
     loop.close()
     return {
         "env": config.env,
@@ -76,11 +74,9 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
 
 
 def _world_rate(loop: Loop, seconds: float) -> float:
-    """Steps a second of the world alone under random actions: inside jit with its pixels; on the host the same
-    groups as the run's, a step of every one always under way, and nobody looking."""
-    groups = [world for world in loop.worlds if is_host(world)]
-    if groups:
-        return _host_world_rate(groups, seconds)
+    """Steps a second of the world alone under random actions, nobody looking; inside jit with its pixels."""
+    if isinstance(loop.collector, HostCollector):
+        return _host_world_rate(loop.collector, seconds)
     env, n, length = cast(DeviceEnv, loop.env), loop.config.actor.environments, 32
 
     @jax.jit
@@ -96,23 +92,23 @@ def _world_rate(loop: Loop, seconds: float) -> float:
     return _rate(lambda: play(worlds, jax.random.key(0)), seconds) * n * length
 
 
-def _host_world_rate(groups: list[HostEnv], seconds: float) -> float:
-    chance = np.random.default_rng(0)
+def _host_world_rate(collector: HostCollector, seconds: float) -> float:
+    """The run's own groups from where they are, each as fast as it can beside the others."""
+    collector.finish()
+    began = time.perf_counter()
 
-    def send(group: HostEnv) -> None:
-        group.send(chance.integers(0, group.spec.actions, group.size, dtype=np.int32))
+    def play(group: HostEnv) -> tuple[int, HostStep]:
+        chance, steps = np.random.default_rng(0), 0
+        while True:
+            group.send(chance.integers(0, group.spec.actions, group.size, dtype=np.int32))
+            step = group.recv()
+            steps += group.size
+            if time.perf_counter() - began > seconds:
+                return steps, step
 
-    def step() -> None:
-        for group in groups:
-            group.recv()
-            send(group)
-
-    for group in groups:
-        group.reset(0)
-        send(group)
-    rate = _rate(step, seconds) * sum(group.size for group in groups)
-    for group in groups:
-        group.recv()
+    played = list(collector.threads.map(play, collector.groups))
+    rate = sum(steps for steps, _ in played) / (time.perf_counter() - began)
+    collector.enter([step for _, step in played])
     return rate
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from discern.agent.learner import Learner
 from discern.config import Config
 from discern.envs import is_host
-from discern.run.actor import COMPILING, Memory, draw, make_collector, make_worlds
+from discern.run.actor import COMPILING, HostCollector, Memory, draw, make_collector, make_worlds
 from discern.run.final import forget_final
 from discern.run.folder import new_folder, resumed_folder
 from discern.run.replay import empty_replay, refuse_if_too_large
@@ -36,6 +36,7 @@ class Loop:
         one_by_one = jax.default_backend() == "cpu" or is_host(self.env)  # acting on the host waits for no long call
         self.updates_per_call = config.learner.updates_per_call or (1 if one_by_one else 8)
         self.trained_per_update = config.learner.batch * config.actor.horizon
+        self.owed_per_turn = self.collector.steps_per_turn * config.learner.replay_ratio / self.trained_per_update
         self.draw = jax.jit(self._draw)
         self.update = jax.jit(self._update, compiler_options=COMPILING)
         self.keys = Keys(config.seed)
@@ -55,22 +56,25 @@ class Loop:
         """Every environment acts, and the learner makes the updates that the replay ratio asks for.
 
         Where environments run on the host the two happen side by side: an update is some thousand small launches,
-        which a thread of its own makes, so that no environment waits for them.
+        which a thread of its own makes, so that no environment waits for them; nor for many of them in a row.
         """
         act_key, learn_key = self.keys.of_turn(state.turn)
         learning = state.learning or int(state.memory.replay.filled) >= self.config.learner.batch
-        owed = state.updates_owed
-        if learning:
-            owed += self.collector.steps_per_turn * self.config.learner.replay_ratio / self.trained_per_update
+        owed = state.updates_owed + (self.owed_per_turn if learning else 0.0)
         calls = int(owed / self.updates_per_call)
-        side_by_side = is_host(self.env)
-        if side_by_side:
+        acting = (state.learner.params, state.collecting, state.memory, act_key)
+        if isinstance(self.collector, HostCollector):
             batches = self.batches(state.memory, learn_key, calls)
-            learned = self.thread.submit(self.learn, state.learner, batches)
-        collecting, memory = self.collector.turn(state.learner.params, state.collecting, state.memory, act_key)
-        if side_by_side:
-            learner, metrics = learned.result()
+            learned = [self.thread.submit(self.learn, state.learner, [])]
+
+            def keep_up(done: float) -> None:
+                for batch in batches[len(learned) - 1 : math.ceil(done * calls)]:
+                    learned.append(self.thread.submit(self._go_on, learned[-1], batch))
+
+            collecting, memory = self.collector.turn(*acting, keep_up)
+            learner, metrics = learned[-1].result()
         else:
+            collecting, memory = self.collector.turn(*acting)
             learner, metrics = self.learn(state.learner, self.batches(memory, learn_key, calls))
         state = state._replace(
             learner=learner,
@@ -102,14 +106,16 @@ class Loop:
             learner, metrics = self.update(learner, batch)
         return learner, metrics
 
+    def _go_on(self, learned: Future, batch: Batch) -> tuple[LearnerState, dict[str, jax.Array]]:
+        return self.update(learned.result()[0], batch)
+
     def counts(self, state: TrainState) -> dict[str, int]:
         """Trajectories finished, and partial ones dropped."""
         return self.collector.counts(state.collecting)
 
     def parameter_lag(self) -> int:
         """The most updates that the learner is ahead of the parameters an action was chosen by."""
-        owed = self.collector.steps_per_turn * self.config.learner.replay_ratio / self.trained_per_update
-        return math.ceil(owed / self.updates_per_call) * self.updates_per_call
+        return math.ceil(self.owed_per_turn / self.updates_per_call) * self.updates_per_call
 
     def _draw(self, memory: Memory, key: PRNGKey) -> tuple[PRNGKey, Batch]:
         """The next key, and the batches of one call, stacked where it makes several updates."""
