@@ -48,11 +48,11 @@ def main() -> None:
     maps = {f"{world}, {m}": dimensions(run) for world, methods in rewards.items() for m, run in methods.items()}
     draw_heat_maps(maps, HERE / "control-dimensions.png")
 
-    second, third = runs("atari_second_runs_h200"), runs("atari_third_runs_h200")
-    earlier = "as many decoys as the teacher is ready for"
+    second, third, fifth = (runs(f"atari_{which}_runs_h200") for which in ("second", "third", "fifth"))
+    montezuma = "montezuma_revenge, as many decoys as the teacher is ready for, persistent exploration"
     games = {
-        "Seaquest": {"alone, ratio 8": third["seaquest"], "shared, ratio 16": second[f"seaquest, {earlier}"]},
-        "Montezuma's Revenge": {"shared, ratio 16": second[f"montezuma_revenge, {earlier}, persistent exploration"]},
+        "Seaquest": {"h learns actions": fifth["seaquest"], "not": third["seaquest"]},
+        "Montezuma's Revenge": {"not": second[montezuma]},
     }
     curves = {game: {label: [success(run)] for label, run in tried.items()} for game, tried in games.items()}
     draw_curves(curves, HERE / "atari-curves.png")
