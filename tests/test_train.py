@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import jax
@@ -18,6 +19,7 @@ import discern
 from discern.config import replace
 from discern.run.checkpoint import latest_checkpoint, load_checkpoint
 from discern.run.folder import RunFolder, new_folder
+from discern.run.state import restore_state
 from discern.run.train import Loop, resume, train
 from discern.types import UserError
 
@@ -120,9 +122,14 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, tiny):
 
 
 def test_a_small_checkpoint_goes_on_too(tmp_path, tiny):
-    run = train(replace(tiny, {"learner.target_interval": 7}), tmp_path / "run", QUIET)
+    config = replace(tiny, {"learner.target_interval": 7, "learner.average_decay": 0.9, "learner.inverse": 1.0})
+    run = train(config, tmp_path / "run", QUIET)
     before = arrays_of(run)
-    assert not any(name.startswith("replay") for name in before)
+    assert not any(name.startswith(("replay", "learner.average", "learner.target")) for name in before)
+    with closing(Loop(config)) as loop:
+        learner = restore_state(RunFolder(run), loop.start()).learner
+    for tree in (learner.params, learner.average, learner.target_params):
+        np.testing.assert_array_equal(tree["torso"]["Dense_0"]["kernel"], before["learner.params.torso.Dense_0.kernel"])
     resume(run, steps=4000, console=QUIET)
     after = arrays_of(run)
     assert after["learner.updates"] > before["learner.updates"]

@@ -55,7 +55,8 @@ COUNTERS = tuple(TrainState._field_defaults)
 
 def save_state(folder: RunFolder, state: TrainState, with_replay: bool) -> Path:
     """Saves everything; or, without replay, a small checkpoint that leaves out what is soon there again: the
-    target network and Adam's momentum, with the average and the optimiser's second moments in bfloat16.
+    target network, Adam's momentum and, where there is an average, the parameters it is taken of; the optimiser's
+    second moments are in bfloat16.
 
     Refuses to save parameters that are no longer finite, so that the last good checkpoint stays the newest.
     """
@@ -65,11 +66,8 @@ def save_state(folder: RunFolder, state: TrainState, with_replay: bool) -> Path:
     if with_replay:
         tree |= {"learner": state.learner, "replay": state.memory.replay, "collecting": state.collecting}
     else:
-        tree["learner"] = state.learner._replace(
-            target_params=None,
-            average=jax.tree.map(_halve, state.learner.average),
-            optimiser=jax.tree.map(_halve, _without_momentum(state.learner.optimiser)),
-        )
+        small = _small(state.learner)
+        tree["learner"] = small._replace(optimiser=jax.tree.map(_halve, small.optimiser))
     counters = {name: getattr(state, name) for name in COUNTERS}
     return save_checkpoint(folder.checkpoints, state.steps, tree, {"counters": counters, "replay": with_replay})
 
@@ -94,11 +92,12 @@ def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
         replay = fill(fresh.memory.replay, arrays, "replay.", path)
         collecting = fill(fresh.collecting, arrays, "collecting.", path)
         return TrainState(learner, collecting, Memory(replay, goals), **counters)
-    saved = fresh.learner._replace(target_params=None, optimiser=_without_momentum(fresh.learner.optimiser))
-    learner = fill(saved, arrays, "learner.", path)
-    learner = learner._replace(optimiser=_with_momentum_of(learner.optimiser, fresh.learner.optimiser))
-    if fresh.learner.target_params is not None:
-        learner = learner._replace(target_params=jax.tree.map(jnp.copy, policy_part(learner.params)))
+    learner = fill(_small(fresh.learner), arrays, "learner.", path)
+    learner = learner._replace(
+        target_params=fresh.learner.target_params and jax.tree.map(jnp.copy, policy_part(learner.params)),
+        average=fresh.learner.average and jax.tree.map(jnp.copy, learner.params),
+        optimiser=_with_momentum_of(learner.optimiser, fresh.learner.optimiser),
+    )
     memory = Memory(fresh.memory.replay, goals)
     return TrainState(learner, fresh.collecting, memory, **{**counters, "learning": False})
 
@@ -116,6 +115,10 @@ def load_agent(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, int]:
     averaged = any(name.startswith("learner.average.") for name in arrays)
     prefix = "learner.average." if averaged else "learner.params."
     return fill(template, arrays, prefix, path), arrays["goals.images"], about["counters"]["steps"]
+
+
+def _small(learner: LearnerState) -> LearnerState:
+    return LearnerState(learner.agent, None, None, _without_momentum(learner.optimiser), learner.updates)
 
 
 def _is_adam(state: Any) -> bool:
