@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from discern.config import Config
+from discern.config import Config, replace
 from discern.envs import HostEnv, HostStep, is_host
 from discern.envs.base import DeviceEnv, reset_worlds, step_worlds
 from discern.run.actor import HostCollector
@@ -19,8 +19,11 @@ ROUNDS = 4  # of the whole loop beside host environments, timed alone before, be
 
 
 def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
-    """Rates of each part, measured for about `seconds` each, one after the other in one process."""
-    loop = Loop(config)
+    """Rates of each part, measured for about `seconds` each, one after the other in one process.
+
+    Actors play at random, as the world alone does: how fast a world is depends on what happens in it.
+    """
+    loop = Loop(replace(config, {"actor.epsilon_base": 1.0, "actor.persistence": 0.0}))
     state = loop.start()
     world = [_world_rate(loop, seconds)]
     while not state.learning:
