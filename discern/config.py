@@ -71,6 +71,9 @@ class RewardConfig:
     embedding: int = 32
     hidden: int = 0
     """ReLU units between h and the teacher's embedding; 0: none, as in the paper."""
+    hide: float = 0.0
+    """Half of the teacher's loss is on images each with a rectangle hidden, up to this part of a side long: it then
+    learns to go by each thing it can see, and not by several at once. 0: none, as in the paper."""
     trains_features: bool = False
     """Train h by the teacher's loss too, and not as in the paper by the policy's alone: the teacher then comes to see
     what the policy has no use for yet, but also what the agent cannot change."""
@@ -144,8 +147,6 @@ class AtariConfig:
     await_control: bool = False
     """Goals are given where the avatar obeys, and only what ends where it does teaches the teacher: after a lost life
     Seaquest ignores its player for half a trajectory."""
-    episode: int = 0
-    """Steps after which a game starts over while training; 0: when it ends."""
     shrink: Literal["auto", "emulator", "accelerator"] = "auto"
     """Who shrinks screens to 84×84; auto: the accelerator where there is one."""
     threads: int = 0
@@ -232,7 +233,6 @@ def _first_problem(config: Config) -> str | None:
         "learner.average_decay must lie in [0, 1)": 0 <= learner.average_decay < 1,
         "actor.persistence must be 0 or more": actor.persistence >= 0,
         "atari.sticky must lie in [0, 1)": 0 <= config.atari.sticky < 1,
-        "atari.episode must be 0 or at least the horizon": not 0 < config.atari.episode < actor.horizon,
         "control.episode must be at least the horizon": not config.env.startswith("control/")
         or config.control.episode >= actor.horizon,
         "gym.frame_skip must be at least 1": config.gym.frame_skip >= 1,
@@ -246,6 +246,7 @@ def _first_problem(config: Config) -> str | None:
             config.goal_buffer.capacity > max(reward.decoys, reward.decoy_pool)
         ),
         "reward.decoy_pool must be 0 or at least reward.decoys": not 0 < reward.decoy_pool < reward.decoys,
+        "reward.hide must lie in [0, 1]": 0 <= reward.hide <= 1,
         "replay_capacity must be at least actor.environments": config.replay_capacity >= actor.environments,
         "replay_capacity must be at least learner.batch": config.replay_capacity >= learner.batch,
         "network.channels, kernels and strides must be equally long": (

@@ -78,7 +78,6 @@ SIZES: dict[str, dict[str, Any]] = {
     "gym": GYM,
     "gym/CarRacing-v3": GYM
     | {"gym.frame_skip": 4, "actor.warm_up": 5, "goal_buffer.capacity": 128, "evaluation_goals": 16},
-    "counting": {"steps": 10_000, "actor.environments": 8, "actor.horizon": 10, "replay_capacity": 256},
 }
 
 LONG: dict[str, Any] = {  # for goals that take many steps: what came of them must reach the first of them soon
@@ -99,11 +98,16 @@ ATARI_FAST: dict[str, Any] = (
     LONG
     | DIVERSE
     | {
+        "actor.environments": 480,
+        "actor.host_groups": 3,
+        "actor.horizon": 25,
         "actor.in_order": False,
+        "learner.batch": 128,
         "learner.inverse": 1.0,
+        "learner.replay_ratio": 16.0,
         "goal_buffer.p_replace": 3e-3,
-        "learner.replay_ratio": 8.0,
-        "replay_capacity": 10_000,
+        "replay_capacity": 12_000,
+        "reward.hide": 1.0,
         "atari.await_control": True,
     }
 )

@@ -12,14 +12,14 @@ from discern.agent.policy import Whims, epsilon_greedy, next_whims
 from discern.agent.relabel import relabel, rows
 from discern.config import ActorConfig, Config, replace
 from discern.envs.base import Hosted
-from discern.envs.counting import Counting
 from discern.presets import preset
 from discern.run.actor import DeviceCollector, HostCollector, Memory, exploration
 from discern.run.replay import empty_replay, sample
+from tests.counting import Counting
 
 HORIZON, ENVIRONMENTS, CAPACITY = 5, 4, 64
 CONFIG = replace(
-    preset("counting"),
+    preset("arena"),
     {
         "actor.environments": ENVIRONMENTS,
         "actor.horizon": HORIZON,

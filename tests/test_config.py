@@ -16,7 +16,7 @@ def test_paper_gives_the_papers_values():
 
 
 def test_both_configurations_fit_every_world():
-    for env in ("arena", "arena/84", "counting"):
+    for env in ("arena", "arena/84", "watermaze"):
         for name in ("fast", "paper"):
             assert preset(env, name).env == env
     assert preset("arena", "fast").relabel.goals == ("draw", "random", "hindsight", "other")

@@ -6,8 +6,8 @@ import pytest
 from discern.envs import is_host, make_env
 from discern.envs.arena import Arena, ArenaState
 from discern.envs.base import Hosted, reset_worlds, step_worlds
-from discern.envs.counting import Counting
 from discern.types import UserError
+from tests.counting import Counting
 
 ARENA = Arena(size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05)
 

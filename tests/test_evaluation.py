@@ -11,6 +11,7 @@ from discern.evaluation.achievement import evaluator, reached, score
 from discern.evaluation.figures import draw_averages, draw_curve, draw_goals
 from discern.evaluation.goal_sets import GoalSet, goal_set
 from discern.types import UserError
+from tests.counting import Counting
 
 LINE, HINGE = Dimension("x", 0.0, 2.0), Dimension("angle", -np.pi, np.pi, wraps=True)
 
@@ -63,7 +64,7 @@ def test_the_random_policy_is_at_chance(tiny, host):
 
 def test_averages_are_over_all_trials_of_a_goal(tiny, monkeypatch):
     """Three trials of three goals, five at once: nine attempts that end in images of their own number, and padding."""
-    env = Hosted(make_env("counting"), 5)
+    env = Hosted(Counting(), 5)
     goals = GoalSet("", np.zeros((3, 1, 1, 3), np.uint8), np.zeros((3, 1), np.float32), "")
     ended = iter(np.split(np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1).repeat(3, -1), 2))
     monkeypatch.setattr(achievement, "_attempts_on_host", lambda *_: lambda *_: (next(ended), np.zeros((5, 1))))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from discern.agent.goals import GoalBuffer
-from discern.agent.learner import Learner, final_rows
+from discern.agent.learner import Learner, final_rows, hide
 from discern.agent.relabel import relabel, rows
 from discern.config import replace
 from discern.envs import make_env
@@ -35,19 +35,45 @@ def setting(tiny):
     return make
 
 
+@pytest.mark.parametrize("hide", [0.0, 1.0])
 @pytest.mark.parametrize("trains_features", [False, True])
-def test_the_teacher_moves_the_torso_only_where_told_to_and_never_the_core(setting, trains_features):
-    learner, state, batch = setting(**{"reward.trains_features": trains_features})
+def test_the_teacher_moves_the_torso_only_where_told_to_and_never_the_core(setting, trains_features, hide):
+    learner, state, batch = setting(**{"reward.trains_features": trains_features, "reward.hide": hide})
 
     def teacher_loss(params):
         images = rows(batch)
         features = learner.imitator.features(params, images)
-        return learner.reward_loss(params["reward"], features, images, learner.decoys(params, batch), batch)[0]
+        return learner.reward_loss(params, features, images, learner.decoys(params, batch), batch)[0]
 
     gradient = jax.jit(jax.grad(teacher_loss))(state.params)
     assert any(leaf.any() for leaf in jax.tree.leaves(gradient["torso"])) == trains_features
     assert not any(leaf.any() for leaf in jax.tree.leaves(gradient["core"]))
     assert any(leaf.any() for leaf in jax.tree.leaves(gradient["reward"]))
+
+
+def test_a_rectangle_of_each_image_is_hidden():
+    images = jnp.arange(2 * 100 * 6 * 8 * 3).reshape((2, 100, 6, 8, 3)).astype(jnp.uint8) | 1
+    behind = jnp.zeros((6, 8, 3), jnp.uint8)
+    seen = jax.jit(hide, static_argnums=3)(jax.random.key(0), images, behind, 1.0)
+    hidden = np.array(seen == 0)
+    np.testing.assert_array_equal(np.where(hidden, images, seen), images)
+    by_row, by_column = hidden.any((3, 4)), hidden.any((2, 4))
+    np.testing.assert_array_equal(hidden, (by_row[..., :, None] & by_column[..., None, :])[..., None].repeat(3, -1))
+    assert 0.15 < hidden.mean() < 0.3  # a quarter, less what lies outside the image
+    assert by_row.mean(axis=(0, 1)).min() > 0.2 and by_column.mean(axis=(0, 1)).min() > 0.2  # every part now and then
+    assert not np.array(hide(jax.random.key(0), images, behind, 0.0) == 0).any()
+
+
+def test_hiding_changes_the_teachers_loss_alone(setting):
+    def losses(**changes):
+        learner, state, batch = setting(**changes)
+        return jax.tree.map(float, jax.jit(learner.loss)(state.params, None, batch))
+
+    plain, hidden = losses(), losses(**{"reward.hide": 1.0})
+    assert plain[0] != hidden[0]
+    assert plain[1] == pytest.approx(hidden[1])  # what is reported is of whole images
+    baseline = {"reward.kind": "autoencoder"}
+    assert losses(**baseline)[0] == losses(**baseline, **{"reward.hide": 1.0})[0]
 
 
 def test_the_policy_does_not_move_the_teacher(setting):

@@ -8,6 +8,7 @@ from discern.agent.networks import Imitator, Inverse
 from discern.agent.q_learning import goal_returns, td_loss
 from discern.agent.relabel import rows
 from discern.agent.rewards import Reward, make_reward
+from discern.agent.rewards.discern import DiscernReward
 from discern.config import Config, LearnerConfig
 from discern.envs.base import EnvSpec
 from discern.types import Batch, Frames, LearnerState, Params, PRNGKey
@@ -21,6 +22,7 @@ class Learner:
         self.imitator = Imitator(config.network, spec.image_shape, spec.actions, config.actor.horizon)
         self.inverse = Inverse(config.network, spec.actions)
         self.reward: Reward = make_reward(config.reward)
+        self.hide = config.reward.hide
         self.held = (lambda h: h) if config.reward.trains_features else jax.lax.stop_gradient
         self.optimiser = make_optimiser(config.learner, self.reward)
 
@@ -70,7 +72,7 @@ class Learner:
             target_features = self.imitator.features(target_params, images)
             bootstrap = self.q_values(target_params, target_features, batch)
         decoys = self.decoys(params, batch)
-        reward_loss, reward_metrics = self.reward_loss(params["reward"], features, images, decoys, batch)
+        reward_loss, reward_metrics = self.reward_loss(params, features, images, decoys, batch)
         rewards = self.rewards(params["reward"], features, images, decoys, batch)
         policy_loss = self.policy_loss(q_values, bootstrap, rewards, batch)
         metrics = {"td_loss": policy_loss, "reward_mean": rewards.mean(), "q_mean": q_values.mean(), **reward_metrics}
@@ -120,7 +122,32 @@ class Learner:
         features = self.held(features)
         achieved = frames(features, images, batch.achieved_row)
         goal = frames(features, images, batch.teacher_row)
-        return self.reward.loss(params, achieved, goal, decoys, batch.teacher_is_hindsight)
+        loss, metrics = self.reward.loss(params["reward"], achieved, goal, decoys, batch.teacher_is_hindsight)
+        if not self.hide or not isinstance(self.reward, DiscernReward):
+            return loss, metrics
+        behind, keys = batch.decoys.mean((0, 1)).astype(jnp.uint8), jax.random.split(batch.key, 3)
+
+        def partly(shown: Frames, key: PRNGKey) -> Frames:
+            pixels = hide(key, shown.pixels, behind, self.hide)
+            return Frames(self.imitator.features(self.held(params), pixels), pixels)
+
+        achieved, goal, decoys = map(partly, (achieved, goal, decoys), keys)
+        count, is_hindsight = metrics["decoys"], batch.teacher_is_hindsight
+        hidden, _ = self.reward.loss(params["reward"], achieved, goal, decoys, is_hindsight, count)
+        return 0.5 * (loss + hidden), metrics
+
+
+def hide(key: PRNGKey, images: jax.Array, behind: jax.Array, most: float) -> jax.Array:
+    """Each of [..., H, W, 3] with a rectangle of its own, up to `most` of a side long, as in `behind` [H, W, 3]."""
+    half_key, centre_key = jax.random.split(key)
+    half = jax.random.uniform(half_key, (*images.shape[:-3], 2), maxval=most / 2)
+    centre = jax.random.uniform(centre_key, half.shape)
+
+    def within(axis: int) -> jax.Array:
+        side = behind.shape[axis]
+        return jnp.abs((jnp.arange(side) + 0.5) / side - centre[..., axis, None]) < half[..., axis, None]
+
+    return jnp.where((within(0)[..., :, None] & within(1)[..., None, :])[..., None], behind, images)
 
 
 def frames(features: jax.Array, images: jax.Array, row: jax.Array) -> Frames:

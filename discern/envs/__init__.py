@@ -10,7 +10,6 @@ from typing_extensions import TypeIs
 from discern.config import Config
 from discern.envs.arena import Arena
 from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
-from discern.envs.counting import Counting
 from discern.envs.watermaze import Watermaze
 from discern.presets import preset, suite_of
 from discern.types import UserError
@@ -23,7 +22,6 @@ WORLDS: dict[str, Callable[[], DeviceEnv]] = {
     "arena": lambda: Arena(size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, name="arena"),
     "arena/16": lambda: Arena(size=16, stride=0.12, radius=0.1, distractors=1, speed=0.06, name="arena/16"),
     "arena/84": lambda: Arena(size=84, stride=0.08, radius=0.06, distractors=3, speed=0.04, name="arena/84"),
-    "counting": Counting,
     "watermaze": Watermaze,
 }
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from discern.config import AtariConfig
-from discern.envs.ale import ACTIONS, AVATARS, FRAMES_PER_STEP, SCREEN, SIDE, Look, positions, refuse_unknown_game
+from discern.envs.ale import ACTIONS, AVATARS, SCREEN, SIDE, Look, positions, refuse_unknown_game
 from discern.envs.atari_goals import goal_sets, goals
 from discern.envs.base import EnvSpec, HostStep
 from discern.envs.processes import Process, Processes, evenly, shared_memory, shares
@@ -44,8 +44,6 @@ class Atari:
             "reward_clipping": False,
             "repeat_action_probability": config.sticky,
         }
-        if config.episode:
-            settings["max_num_frames_per_episode"] = config.episode * FRAMES_PER_STEP
         self._screens, memory = shared_memory((n, height, width, 3))
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # only a GPU can fetch screens without a core's help
             jax.devices()[0].client.dma_map(self._screens.ctypes.data, self._screens.nbytes)

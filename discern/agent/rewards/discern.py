@@ -85,16 +85,26 @@ class DiscernReward:
         return jnp.maximum(0.0, similarity(embed(params, achieved.features), embed(params, goal.features)))
 
     def loss(
-        self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
+        self,
+        params: Params,
+        achieved: Frames,
+        goal: Frames,
+        decoys: Frames,
+        is_hindsight: jax.Array,
+        count: jax.Array | None = None,
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """−log q̂, averaged; the accuracy that announces learning is the one on intended goals."""
+        """−log q̂, averaged; the accuracy that announces learning is the one on intended goals.
+
+        `count` is how many decoys a pool counts for, where that is known.
+        """
         goal_similarity, decoy_similarity = compare(params, achieved, goal, decoys)
         beaten = (goal_similarity[:, None] > decoy_similarity).mean(-1)
         intended = (~is_hindsight).astype(jnp.float32)
         drawn = decoy_similarity.shape[-1]
-        count, right = jnp.float32(drawn), jnp.floor(beaten)
+        ready, right = jnp.float32(drawn), jnp.floor(beaten)
         if self.fewest_decoys:
-            count, right = tellable(beaten, intended, self.fewest_decoys, drawn), beaten**self.fewest_decoys
+            ready, right = tellable(beaten, intended, self.fewest_decoys, drawn), beaten**self.fewest_decoys
+        count = ready if count is None else count
         log_likelihood = jax.vmap(goal_log_likelihood, (0, 0, None, None))(
             goal_similarity, decoy_similarity, self.inverse_temperature, count / drawn
         )
