@@ -192,21 +192,6 @@ def test_a_game_that_ends_starts_over_and_says_so():
     assert [t for t, flag in enumerate(flags) if flag[0]] == [t + 1 for t in last if t + 1 < len(flags)]
 
 
-def test_a_game_can_be_made_to_start_over_sooner():
-    env = Atari("seaquest", 2, AtariConfig(shrink="emulator", episode=60))
-    env.reset(0)
-    flags = []
-    for action in random_actions(125, 2, seed=1):
-        env.send(action)
-        step = env.recv()
-        flags.append((step.is_first.copy(), step.is_last.copy()))
-    env.close()
-    first, last = (np.array([flag[i] for flag in flags]) for i in range(2))
-    assert [*np.flatnonzero(last.all(1))] == [59, 120]  # 60 steps; then one that starts the next game
-    assert [*np.flatnonzero(first.all(1))] == [60, 121]
-    assert first.sum() == last.sum() == 4
-
-
 def test_sticky_actions_are_a_setting():
     actions = random_actions(80, 1)
 

@@ -48,11 +48,16 @@ def main() -> None:
     maps = {f"{world}, {m}": dimensions(run) for world, methods in rewards.items() for m, run in methods.items()}
     draw_heat_maps(maps, HERE / "control-dimensions.png")
 
-    second, third, fifth = (runs(f"atari_{which}_runs_h200") for which in ("second", "third", "fifth"))
+    second, fifth, sixth = (runs(f"atari_{which}_runs_h200") for which in ("second", "fifth", "sixth"))
     montezuma = "montezuma_revenge, as many decoys as the teacher is ready for, persistent exploration"
+    hidden, before = "T = 25, a part hidden", "T = 50"
     games = {
-        "Seaquest": {"h learns actions": fifth["seaquest"], "not": third["seaquest"]},
-        "Montezuma's Revenge": {"not": second[montezuma]},
+        "Seaquest": {
+            hidden: sixth["seaquest, 13.1 minutes"],
+            "T = 25": sixth["seaquest, 3072 environments"],
+            before: fifth["seaquest"],
+        },
+        "Montezuma's Revenge": {hidden: sixth["montezuma_revenge, 13.1 minutes"], before: second[montezuma]},
     }
     curves = {game: {label: [success(run)] for label, run in tried.items()} for game, tried in games.items()}
     draw_curves(curves, HERE / "atari-curves.png")
