@@ -37,7 +37,7 @@ class Batch(NamedTuple):
     teacher_row: jax.Array  # int32 [B], the goal of the teacher's update
     teacher_is_hindsight: jax.Array  # bool [B]
     decoys: jax.Array  # uint8 [B, K, H, W, 3], or [1, K, H, W, 3] where all goals share them
-    key: PRNGKey  # of what is hidden from the teacher
+    seed: jax.Array  # uint32 [], of what is hidden from the teacher
 
 
 class Frames(NamedTuple):

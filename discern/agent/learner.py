@@ -125,7 +125,7 @@ class Learner:
         loss, metrics = self.reward.loss(params["reward"], achieved, goal, decoys, batch.teacher_is_hindsight)
         if not self.hide or not isinstance(self.reward, DiscernReward):
             return loss, metrics
-        behind, keys = batch.decoys.mean((0, 1)).astype(jnp.uint8), jax.random.split(batch.key, 3)
+        behind, keys = batch.decoys.mean((0, 1)).astype(jnp.uint8), jax.random.split(jax.random.key(batch.seed), 3)
 
         def partly(shown: Frames, key: PRNGKey) -> Frames:
             pixels = hide(key, shown.pixels, behind, self.hide)
@@ -144,8 +144,7 @@ def hide(key: PRNGKey, images: jax.Array, behind: jax.Array, most: float) -> jax
     centre = jax.random.uniform(centre_key, half.shape)
 
     def within(axis: int) -> jax.Array:
-        side = behind.shape[axis]
-        return jnp.abs((jnp.arange(side) + 0.5) / side - centre[..., axis, None]) < half[..., axis, None]
+        return jnp.abs(jnp.linspace(0.0, 1.0, behind.shape[axis]) - centre[..., axis, None]) < half[..., axis, None]
 
     return jnp.where((within(0)[..., :, None] & within(1)[..., None, :])[..., None], behind, images)
 

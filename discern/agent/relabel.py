@@ -53,7 +53,7 @@ def relabel(
         teacher_row=drawn_row[taught],
         teacher_is_hindsight=drawn_is_hindsight[taught],
         decoys=buffer.images[decoy_slots],
-        key=jax.random.fold_in(key, 5),
+        seed=jax.random.bits(jax.random.fold_in(key, 5)),
     )
 
 

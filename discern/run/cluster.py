@@ -139,7 +139,8 @@ class ClusterLoop:
         rows = config.learner.batch // shards * (config.actor.horizon + 1 + shapes.extra_goals.shape[-4])
         below = jax.tree.map(lambda shape: 2 if shape.dtype == bool else 256, shapes)
         trajectories = below.trajectories._replace(actions=self.spec.actions, goal_slot=config.goal_buffer.capacity)
-        return shapes, below._replace(trajectories=trajectories, goal_row=rows, achieved_row=rows, teacher_row=rows)
+        in_table = dict.fromkeys(("goal_row", "achieved_row", "teacher_row"), rows)
+        return shapes, below._replace(trajectories=trajectories, seed=2**32, **in_table)
 
 
 def with_turns_worth_sending(config: Config, actors: int, image_shape: tuple[int, int, int]) -> Config:
