@@ -60,7 +60,7 @@ def test_a_rectangle_of_each_image_is_hidden():
     by_row, by_column = hidden.any((3, 4)), hidden.any((2, 4))
     np.testing.assert_array_equal(hidden, (by_row[..., :, None] & by_column[..., None, :])[..., None].repeat(3, -1))
     assert 0.12 < hidden.mean() < 0.2  # (5/12)² without end pixels, half of whose surroundings lie outside
-    assert by_row.mean(axis=(0, 1)).min() > 0.2 and by_column.mean(axis=(0, 1)).min() > 0.2  # every part now and then
+    assert by_row.mean(axis=(0, 1)).min() > 0.15 and by_column.mean(axis=(0, 1)).min() > 0.15  # every part now and then
     assert not np.array(hide(jax.random.key(0), images, behind, 0.0) == 0).any()
 
 
