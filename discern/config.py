@@ -60,14 +60,22 @@ class RelabelConfig:
     p_hindsight: float = 0.25
     hindsight_window: int = 3
     """A hindsight goal is one of this many last frames."""
+    ends: bool = False
+    """Replay a trajectory as if it had ended sooner: for each goal an end is drawn, the last frame in half of the cases
+    and else any frame after the first quarter. The agent then learns to be at a goal in any number of steps up to T."""
 
 
 @dataclass(frozen=True)
 class RewardConfig:
     """How achieving a goal is rewarded."""
 
-    kind: Literal["discern", "log_likelihood", "autoencoder", "wgan", "pixels"] = "discern"
-    """discern: max(0, similarity); log_likelihood: log q̂ of the same teacher; the others are the paper's baselines."""
+    kind: Literal["discern", "log_likelihood", "temporal", "twins", "autoencoder", "wgan", "pixels", "oracle"] = "discern"
+    """discern: max(0, similarity); log_likelihood: log q̂ of the same teacher; temporal and twins: the similarity of an
+    embedding trained on pairs of frames of one trajectory, against frames of other trajectories or of the trajectory's
+    twins; autoencoder, wgan and pixels: the paper's baselines; oracle: the true distance in the scored dimensions, the
+    ceiling of any reward."""
+    pair_gap: float = 3.0
+    """Mean number of steps between the two frames of a pair of the temporal and twins teachers."""
     embedding: int = 32
     hidden: int = 0
     """ReLU units between h and the teacher's embedding; 0: none, as in the paper."""
@@ -130,6 +138,10 @@ class ActorConfig:
     """Steps an environment makes between two turns of the learner; 0: the horizon inside jit, 1 on the host."""
     warm_up: int = 0
     """Random steps between two fillings of the goal buffer before training; 0: the horizon."""
+    twins: int = 1
+    """Environments in a group that begin each attempt in one state, with the same random numbers; 1: no groups."""
+    p_restart: float = 0.0
+    """Chance that an attempt begins at an episode's start; else it goes on where the last one ended, as in the paper."""
     host_groups: int = 2
     """Groups of host environments that take turns: one is decided for while the others step."""
     in_order: bool = True

@@ -14,14 +14,17 @@ class Pursuit(NamedTuple):
 
     goal_features: jax.Array  # float32 [N, F], computed once for each goal
     lstm: LstmState  # [N, U]
-    clock: jax.Array  # int32 [N], actions taken so far
+    clock: jax.Array  # int32 [N], actions taken so far; in a shorter pursuit, T less those left
     previous_action: jax.Array  # int32 [N], −1 before the first
 
 
-def begin_pursuit(goal_features: jax.Array, units: int) -> Pursuit:
-    """A pursuit of the goals with these features [N, F] that has not acted yet."""
+def begin_pursuit(goal_features: jax.Array, units: int, clock: int = 0) -> Pursuit:
+    """A pursuit of the goals with these features [N, F] that has not acted yet.
+
+    A clock that begins at T − n leaves n steps, to an agent that was trained with ends (`relabel.ends`).
+    """
     n = goal_features.shape[0]
-    return Pursuit(goal_features, initial_lstm((n,), units), jnp.zeros(n, jnp.int32), jnp.full(n, -1, jnp.int32))
+    return Pursuit(goal_features, initial_lstm((n,), units), jnp.full(n, clock, jnp.int32), jnp.full(n, -1, jnp.int32))
 
 
 class Whims(NamedTuple):

@@ -23,6 +23,21 @@ class Dimension:
 
 
 @dataclass(frozen=True)
+class Attempts:
+    """How N environments that begin their attempts in groups do so.
+
+    Attempts last `horizon` steps: the last one says is_last, and the step after it ignores its actions and is the first
+    of a new attempt. `twins` neighbours begin each attempt in the same state, with the same random numbers: with
+    probability `p_restart` at an episode's start, else where one of them, drawn at random among those whose world obeys,
+    ended. An episode that ends inside an attempt ends the attempt of its whole group.
+    """
+
+    horizon: int
+    twins: int = 1
+    p_restart: float = 0.0
+
+
+@dataclass(frozen=True)
 class EnvSpec:
     """What an agent must know of a world before it acts there."""
 
