@@ -7,9 +7,10 @@ from typing import TypeVar, cast
 
 from typing_extensions import TypeIs
 
-from discern.config import Config
+from discern.config import ActorConfig, Config
 from discern.envs.arena import Arena
-from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
+from discern.envs.base import Attempts, DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
+from discern.envs.processes import evenly
 from discern.envs.watermaze import Watermaze
 from discern.presets import preset, suite_of
 from discern.types import UserError
@@ -29,7 +30,8 @@ WORLDS: dict[str, Callable[[], DeviceEnv]] = {
 def _atari(name: str, n: int, config: Config, scored: bool) -> HostEnv:
     from discern.envs.atari import Atari, ScoredAtari
 
-    return (ScoredAtari if scored else Atari)(name.removeprefix("atari/"), n, config.atari)
+    game = name.removeprefix("atari/")
+    return ScoredAtari(game, n, config.atari) if scored else Atari(game, n, config.atari, _attempts(n, config.actor))
 
 
 def _control(name: str, n: int, config: Config, scored: bool) -> HostEnv:
@@ -55,6 +57,21 @@ def _gym(name: str, n: int, config: Config, scored: bool) -> HostEnv:
     from discern.envs.gymnasium import SCORED_AT_ONCE, Gym
 
     return Gym(name, min(n, SCORED_AT_ONCE) if scored else n, config)
+
+
+def _attempts(n: int, actor: ActorConfig) -> Attempts | None:
+    """How N environments of a world that can go back to a state begin their attempts; none: each is played to its end.
+
+    One alone, to look at or for one agent to act in, is nobody's twin.
+    """
+    sizes = [n] if n > 1 else evenly(actor.environments, min(actor.host_groups, actor.environments))
+    if any(size % actor.twins for size in sizes):
+        raise UserError(
+            f"{' and '.join(map(str, sorted(set(sizes))))} environments at once are no whole groups of {actor.twins} "
+            "twins: actor.environments / actor.host_groups must be a multiple of actor.twins"
+        )
+    twins = actor.twins if n > 1 else 1
+    return Attempts(actor.horizon, twins, actor.p_restart) if twins > 1 or actor.p_restart > 0 else None
 
 
 Maker = Callable[[str, int, Config, bool], HostEnv]

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from discern.envs.ale import ACTIONS, AVATARS, DOWN, LEFT, NOOP, RIGHT, SIDE, UP, Emulator, shrink_on_host
+from discern.envs.ale import ACTIONS, AVATARS, DOWN, LEFT, RIGHT, UP, Emulator
+from discern.envs.atari_games import NOOP, SIDE, shrink_on_host
 from discern.envs.base import far_apart
 from discern.types import UserError
 
@@ -81,7 +82,7 @@ def _by_random_play(emulator: Emulator, chance: np.random.Generator, count: int)
     emulator.start(chance)
     while len(found) < count:
         for _ in range(chance.integers(25, 51)):
-            if emulator.game_over:
+            if emulator.over:
                 emulator.start(chance)
             look = emulator.step(int(chance.integers(ACTIONS)))
         if emulator.avatar is None or (emulator.obeys() and not np.isnan(emulator.position).any()):
