@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import cv2
@@ -18,7 +19,7 @@ import discern
 from discern.agent.learner import Learner
 from discern.config import AtariConfig, replace
 from discern.envs import is_host, make_env, make_scored_env
-from discern.envs.ale import AVATARS, RIGHT, Emulator, positions
+from discern.envs.ale import AVATARS, LEFT, RIGHT, Emulator, positions
 from discern.envs.atari import Atari, ScoredAtari, area_weights, shrink
 from discern.envs.atari_games import NOOP, Game, Look
 from discern.envs.atari_goals import DIGESTS, digest, make_goals
@@ -53,10 +54,7 @@ TINY = {
 
 def play(env: Atari, actions: np.ndarray) -> np.ndarray:
     """Images of every step, uint8 [T, N, 84, 84, 3]."""
-    images = []
-    for action in actions:
-        images.append(np.array(env.observe(step(env, action).raw)))  # the next step writes over raw
-    return np.stack(images)
+    return np.stack([np.array(env.observe(step(env, action).raw)) for action in actions])  # each writes over raw
 
 
 def step(env: Atari, action: np.ndarray) -> HostStep:
@@ -113,7 +111,9 @@ def test_a_game_shows_the_pixels_of_the_emulators_own_vector_environment(game, s
     settings = {"grayscale": False, "stack_num": 1, "full_action_space": True, "use_fire_reset": False}
     theirs = AtariVectorEnv(game, 1, img_height=side[0], img_width=side[1], **settings)
     first, info = theirs.reset(seed=5)
-    ours = Game(game, Look(np.empty((*side, 3), np.uint8), np.empty(128, np.uint8)), np.empty((2, 210, 160, 3), np.uint8))
+    ours = Game(
+        game, Look(np.empty((*side, 3), np.uint8), np.empty(128, np.uint8)), np.empty((2, 210, 160, 3), np.uint8)
+    )
     ours.go_on_from(ours.starts(0, 0)[int(info["episode_frame_number"][0])])
     np.testing.assert_array_equal(ours.look.screen, first[0, 0])
     for action in random_actions(180, 1):
@@ -334,14 +334,21 @@ def test_emulators_end_with_their_parent():
         time.sleep(0.1)
 
 
+def is_well(emulator: Emulator) -> bool:
+    return all(emulator.look.ram[byte] <= most for byte, most in emulator.avatar.helpless)
+
+
 @pytest.mark.parametrize("game", ["seaquest", "montezuma_revenge"])
-def test_after_a_lost_life_the_avatar_is_locked(game):
+def test_before_a_lost_life_the_avatar_is_helpless_and_after_it_locked(game):
     emulator, chance = Emulator(game), np.random.default_rng(0)
     emulator.start(chance)
+    assert is_well(emulator)
     lives, action = emulator.lives, 0
     while emulator.lives == lives:
+        before = is_well(emulator)
         action = int(chance.integers(18)) if chance.random() < 0.2 else action
-        emulator.skip(action)
+        emulator.step(action)
+    assert not before
     for _ in range(AVATARS[game].locked_after_loss - 1):
         assert not emulator.obeys(steps=1)
         emulator.skip(NOOP)
@@ -368,3 +375,115 @@ def test_the_world_is_in_hand_where_the_avatar_obeys():
     plain = Atari("seaquest", 1, AtariConfig(shrink="emulator"))
     assert plain.reset(0).in_hand is True
     plain.close()
+
+
+# --- attempts in groups of twins
+
+
+@pytest.mark.parametrize(("game", "enemies"), [("seaquest", range(30, 34)), ("montezuma_revenge", [47])])
+def test_twins_share_everything_but_their_actions(game, enemies):
+    env = Atari(game, 4, AtariConfig(shrink="emulator", sticky=0.25), Attempts(12, 4, 1.0))
+    env.reset(2)
+    for action in random_actions(12, 1):
+        same = step(env, np.repeat(action, 4)).raw
+        assert (same.screen == same.screen[0]).all()
+        assert (same.ram == same.ram[0]).all()
+    step(env, np.zeros(4, np.int32))
+    for _ in range(3):
+        parted = step(env, np.array([NOOP, RIGHT, LEFT, NOOP], np.int32)).raw
+    assert (parted.ram[:, enemies] == parted.ram[0, enemies]).all()
+    x = env.measure(parted)[:, 0]
+    assert x[2] < x[0] == x[3] < x[1]
+    assert (parted.screen[0] == parted.screen[3]).all()
+    assert (parted.screen[0] != parted.screen[1]).any()
+    env.close()
+
+
+def attempts_of(env: Atari, count: int, seed: int = 0) -> list[list[HostStep]]:
+    """Attempts of random play, each from its first step to its last, in which every environment's are as long."""
+    chance = np.random.default_rng(seed)
+    attempts, now = [], env.reset(seed)
+    while len(attempts) < count:
+        attempt = []
+        while not (attempt and attempt[-1].is_last.all()):
+            kept = now._replace(raw=Look(*(part.copy() for part in now.raw)))
+            assert now.is_first.all() == (not attempt)
+            assert now.is_first.any() == (not attempt)
+            attempt.append(kept)
+            now = step(env, chance.integers(0, 18, env.size, dtype=np.int32))
+        attempts.append(attempt)
+    return attempts
+
+
+def test_attempts_begin_together_where_one_that_obeyed_has_ended():
+    env = Atari("montezuma_revenge", 6, AtariConfig(shrink="emulator", await_control=True), Attempts(20, 3))
+    attempts = attempts_of(env, 15)
+    env.close()
+    continued, chosen = 0, set()
+    for before, attempt in pairwise(attempts):
+        assert len(attempt) == 21
+        assert np.all(attempt[0].in_hand)
+        for group in (slice(0, 3), slice(3, 6)):
+            first, last = (now.raw.ram[group] for now in (attempt[0], before[-1]))
+            assert (first == first[0]).all()
+            dying = np.any([last[:, byte] > most for byte, most in AVATARS["montezuma_revenge"].helpless], axis=0)
+            alive = np.flatnonzero(before[-1].in_hand[group] & ~dying)
+            if len(alive):
+                continued += 1
+                matching = [i for i in alive if (last[i] == first[0]).all()]
+                assert matching
+                assert (before[-1].raw.screen[group][matching[0]] == attempt[0].raw.screen[group]).all()
+                chosen |= set(matching)
+            else:
+                np.testing.assert_array_equal(env.measure(attempt[0].raw)[group], [(77, 235)] * 3)
+    assert continued > 10
+    assert chosen == {0, 1, 2}
+    assert (attempts[-1][0].raw.ram[0] != attempts[-1][0].raw.ram[3]).any()
+
+
+@pytest.mark.parametrize("twins", [1, 2])
+def test_attempts_begin_at_a_games_start_as_often_as_asked(twins):
+    starts = {}
+    for p_restart in (1.0, 0.5):
+        env = Atari("seaquest", 4, AtariConfig(shrink="emulator", await_control=True), Attempts(6, twins, p_restart))
+        attempts = attempts_of(env, 12)
+        env.close()
+        assert np.all([now.in_hand for attempt in attempts for now in attempt])  # nothing is locked
+        places = np.concatenate([env.measure(attempt[0].raw) for attempt in attempts])
+        starts[p_restart] = (places == (76, 13)).all(axis=1)
+    assert starts[1.0].all()
+    assert 0.2 < starts[0.5][4:].mean() < 0.8
+
+
+def test_the_end_of_a_game_ends_the_attempt_of_its_group():
+    env = Atari("breakout", 4, AtariConfig(shrink="emulator", await_control=True), Attempts(1000, 2, 0.0))
+    now, chance, ends = env.reset(0), np.random.default_rng(0), []
+    while len(ends) < 2:
+        last = now.is_last.copy(), np.array(now.in_hand)
+        now = step(env, chance.integers(0, 18, 4, dtype=np.int32))
+        assert (now.is_last[::2] == now.is_last[1::2]).all()
+        assert (now.is_first == last[0]).all()
+        ends += [0] if now.is_last.any() and not now.is_last.all() else []  # of one group, not of both
+        assert (now.raw.screen[0] == now.raw.screen[1]).all() or not now.is_first[0]
+    env.close()
+
+
+def test_a_seed_repeats_a_run_of_twins():
+    seen = []
+    for seed in (1, 1, 2):
+        env = Atari("seaquest", 4, AtariConfig(shrink="emulator", sticky=0.25), Attempts(7, 2, 0.3))
+        env.reset(seed)
+        seen.append(play(env, random_actions(40, 4)))
+        env.close()
+    assert (seen[0] == seen[1]).all()
+    assert (seen[0] != seen[2]).any()
+
+
+def test_groups_that_do_not_fit_are_refused():
+    config = replace(preset("atari/pong"), {"actor.environments": 12, "actor.host_groups": 3, "actor.twins": 4})
+    make_env("atari/pong", 4, config).close()
+    make_env("atari/pong", 1, config).close()  # to act alone
+    with pytest.raises(UserError, match="6 environments at once are no whole groups of 4 twins"):
+        make_env("atari/pong", 6, config)
+    with pytest.raises(UserError, match="environments at once are no whole groups"):
+        make_env("atari/pong", 1, replace(config, {"actor.host_groups": 5}))

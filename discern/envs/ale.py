@@ -15,22 +15,40 @@ UP, RIGHT, LEFT, DOWN = 2, 3, 4, 5
 
 @dataclass(frozen=True)
 class Avatar:
-    """Where a game keeps its avatar: the RAM bytes of the scored dimensions."""
+    """Where a game keeps its avatar: the RAM bytes of the scored dimensions. Of most games it is not known."""
 
-    dimensions: tuple[Dimension, ...]
-    bytes: tuple[int, ...]
+    dimensions: tuple[Dimension, ...] = ()
+    bytes: tuple[int, ...] = ()
     locked_steps: int = 0
     """Steps after the start of a game in which the avatar does not obey."""
     locked_after_loss: int = 0
     """The same after a lost life."""
     room: tuple[int, int] | None = None
     """A RAM byte and the value it has in the room that the ranges are of."""
+    helpless: tuple[tuple[int, int], ...] = ()
+    """RAM bytes, each with the most it holds while the avatar is not dying or falling."""
 
 
 AVATARS = {
-    "seaquest": Avatar((Dimension("x", 21.0, 134.0), Dimension("y", 13.0, 108.0)), (70, 97), 32, 30),
-    "montezuma_revenge": Avatar((Dimension("x", 9.0, 145.0), Dimension("y", 148.0, 252.0)), (42, 43), 0, 11, (3, 1)),
+    "seaquest": Avatar(
+        dimensions=(Dimension("x", 21.0, 134.0), Dimension("y", 13.0, 108.0)),
+        bytes=(70, 97),
+        locked_steps=32,
+        locked_after_loss=30,
+        helpless=((105, 0),),
+    ),
+    "montezuma_revenge": Avatar(
+        dimensions=(Dimension("x", 9.0, 145.0), Dimension("y", 148.0, 252.0)),
+        bytes=(42, 43),
+        locked_after_loss=11,
+        room=(3, 1),
+        helpless=((54, 1), (88, 0)),
+    ),
 }
+
+
+def avatar_of(game: str) -> Avatar:
+    return AVATARS.get(game, Avatar())
 
 
 class Emulator(Game):
@@ -39,8 +57,8 @@ class Emulator(Game):
     def __init__(self, game: str):
         screen, ram = np.empty((*SCREEN, 3), np.uint8), np.empty(RAM, np.uint8)
         super().__init__(game, Look(screen, ram), np.empty((2, *SCREEN, 3), np.uint8))
-        self.avatar = AVATARS.get(game)
-        self._starts = self.starts(self.avatar.locked_steps if self.avatar else 0, 0)
+        self.avatar = avatar_of(game)
+        self._starts = self.starts(skipped=self.avatar.locked_steps, locked=0)
 
     def start(self, chance: np.random.Generator) -> None:
         """A game that begins after a random number of idle frames."""
@@ -83,14 +101,12 @@ class Emulator(Game):
         return there
 
 
-def positions(avatar: Avatar | None, ram: np.ndarray) -> np.ndarray:
+def positions(avatar: Avatar, ram: np.ndarray) -> np.ndarray:
     """The scored dimensions, NaN outside the avatar's room: uint8 [..., 128] → float32 [..., D]."""
-    if avatar is None:
-        return np.zeros((*ram.shape[:-1], 0), np.float32)
-    place = np.asarray(ram)[..., list(avatar.bytes)].astype(np.float32)
+    place = ram[..., list(avatar.bytes)].astype(np.float32)
     if avatar.room is not None:
         byte, room = avatar.room
-        place[np.asarray(ram)[..., byte] != room] = np.nan
+        place[ram[..., byte] != room] = np.nan
     return place
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from discern.config import AtariConfig
-from discern.envs.ale import ACTIONS, AVATARS, positions, refuse_unknown_game
+from discern.envs.ale import ACTIONS, avatar_of, positions, refuse_unknown_game
 from discern.envs.atari_games import SCREEN, SIDE, Look, look_bytes, looks
 from discern.envs.atari_goals import goal_sets, goals
 from discern.envs.base import Attempts, EnvSpec, HostStep
@@ -35,7 +35,7 @@ class Atari:
     ):
         self.spec = atari_spec(game)
         self.size = n
-        self._game, self._config, self._attempts = game, config, attempts
+        self._game, self._avatar, self._config, self._attempts = game, avatar_of(game), config, attempts
         self._twins = attempts.twins if attempts else 1
         self._started = self._made = False
         if start_at_once:
@@ -57,16 +57,13 @@ class Atari:
 
     def _rules(self) -> dict[str, Any]:
         """How a process plays; where there are attempts they begin where the avatar obeys."""
-        avatar, attempts = AVATARS.get(self._game), self._attempts
-        at_start, after_loss = (avatar.locked_steps, avatar.locked_after_loss) if avatar else (0, 0)
+        avatar, attempts = self._avatar, self._attempts or ENDLESS
+        skipped, locked = (avatar.locked_steps, 0) if self._attempts else (0, avatar.locked_steps)
         return {
-            "twins": self._twins,
-            "skipped": at_start if attempts else 0,
-            "locked": 0 if attempts else at_start,
-            "locked_after_loss": after_loss,
-            "sticky": self._config.sticky,
-            "horizon": attempts.horizon if attempts else ENDLESS.horizon,
-            "p_restart": attempts.p_restart if attempts else 1.0,
+            "game": {"locked_after_loss": avatar.locked_after_loss, "helpless": avatar.helpless},
+            "start": {"skipped": skipped, "locked": locked},
+            "group": {"sticky": self._config.sticky, "horizon": attempts.horizon, "p_restart": attempts.p_restart},
+            "twins": attempts.twins,
         }
 
     def reset(self, seed: int) -> HostStep:
@@ -90,7 +87,7 @@ class Atari:
 
     def measure(self, raw: Look) -> np.ndarray:
         """The avatar's scored dimensions, float32 [N, D]."""
-        return positions(AVATARS.get(self._game), np.asarray(raw.ram))
+        return positions(self._avatar, np.asarray(raw.ram))
 
     def close(self) -> None:
         if self._started:
@@ -121,8 +118,7 @@ class ScoredAtari(Atari):
 def atari_spec(game: str) -> EnvSpec:
     """What an agent must know of a game; an unknown one is refused."""
     refuse_unknown_game(game)
-    avatar = AVATARS.get(game)
-    return EnvSpec(f"atari/{game}", (SIDE, SIDE, 3), ACTIONS, avatar.dimensions if avatar else ())
+    return EnvSpec(f"atari/{game}", (SIDE, SIDE, 3), ACTIONS, avatar_of(game).dimensions)
 
 
 def shrinks_on_accelerator(config: AtariConfig) -> bool:

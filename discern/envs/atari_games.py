@@ -45,8 +45,15 @@ class Kept(NamedTuple):
 class Game:
     """One game, four frames a step; `look` is written over with what can be seen."""
 
-    def __init__(self, name: str, look: Look, frames: np.ndarray, locked_after_loss: int = 0):
-        """`frames` is room to work in, uint8 [2, 210, 160, 3], which other games may share."""
+    def __init__(
+        self,
+        name: str,
+        look: Look,
+        frames: np.ndarray,
+        locked_after_loss: int = 0,
+        helpless: Sequence[tuple[int, int]] = (),
+    ):
+        """`frames` is room to work in, uint8 [2, 210, 160, 3], which other games may share; the rest is an Avatar's."""
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self._ale = ALEInterface()
         self._ale.setFloat("repeat_action_probability", 0.0)  # chance is not the emulator's, so that twins share it
@@ -54,7 +61,8 @@ class Game:
         rom = roms.get_rom_path(name)
         assert rom is not None, name
         self._ale.loadROM(rom)
-        self.look, self._frames, self._locked_after_loss = look, frames, locked_after_loss
+        self.look, self._frames = look, frames
+        self._locked_after_loss, self._helpless = locked_after_loss, helpless
         self.in_hand = False  # whether the avatar obeys, as far as lives tell
         self._locked = 0  # steps until it does
         self._held = NOOP
@@ -94,12 +102,12 @@ class Game:
             self._ale.act(action)
 
     def _show(self) -> None:
-        screen, ram = self.look
+        (screen, ram), (earlier, later) = self.look, self._frames
         self._ale.getRAM(ram)
         if screen.shape[:2] == SCREEN:
-            np.maximum(*self._frames, out=screen)
+            np.maximum(earlier, later, out=screen)
         else:
-            screen[:] = shrink_on_host(np.maximum(*self._frames, out=self._frames[0]))
+            screen[:] = shrink_on_host(np.maximum(earlier, later, out=earlier))
 
     def keep(self) -> Kept:
         return Kept(self._ale.cloneState(), Look(*(part.copy() for part in self.look)), self._locked, self._held)
@@ -114,6 +122,12 @@ class Game:
     @property
     def over(self) -> bool:
         return self._ale.game_over()
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the avatar obeys and is not about to lose a life."""
+        dying = any(self.look.ram[byte] > most for byte, most in self._helpless)
+        return self.in_hand and not dying and not self.over
 
 
 class Group:
@@ -141,10 +155,10 @@ class Group:
         self.ended = self._clock == self._horizon or any(game.over for game in self.games)
 
     def _begin(self) -> None:
-        """At a game's start, or where one of those that obey has come to."""
-        obedient = [game for game in self.games if game.in_hand and not game.over]
-        restarts = not obedient or self._chance.random() < self._p_restart
-        kept = self._drawn(self._starts) if restarts else self._drawn(obedient).keep()
+        """At a game's start, or where one of those that may go on has come to."""
+        alive = [game for game in self.games if game.may_go_on]
+        restarts = not alive or self._chance.random() < self._p_restart
+        kept = self._drawn(self._starts) if restarts else self._drawn(alive).keep()
         for game in self.games:
             game.go_on_from(kept)
         self._clock, self.ended = 0, False
@@ -159,8 +173,7 @@ class Games:
     def __init__(self, game: str, memory: int, shape: tuple[int, ...], rules: dict[str, Any]):
         """`memory` is the number of an open file for the looks of this and other processes, see `looks`.
 
-        Rules are `twins` in a group, `skipped` and `locked` steps at a game's start, steps `locked_after_loss`, and
-        what a Group is made with.
+        Rules are what a `game`, its `start` and a `group` are made with, and the `twins` of a group.
         """
         os.nice(10)  # what keeps the accelerator busy goes first
         cv2.setNumThreads(1)  # each core has a process
@@ -169,11 +182,10 @@ class Games:
 
     def make(self, rows: np.ndarray) -> None:
         """A game for each of some neighbouring rows of the looks."""
-        frames, rules = np.empty((2, *SCREEN, 3), np.uint8), dict(self._rules)
-        twins, after_loss = rules.pop("twins"), rules.pop("locked_after_loss")
-        games = [Game(self._game, Look(*(part[row] for part in self._looks)), frames, after_loss) for row in rows]
-        starts = games[0].starts(rules.pop("skipped"), rules.pop("locked"))
-        self._groups = [Group(games[i : i + twins], starts, **rules) for i in range(0, len(games), twins)]
+        frames, rules = np.empty((2, *SCREEN, 3), np.uint8), self._rules
+        games = [Game(self._game, Look(*(part[row] for part in self._looks)), frames, **rules["game"]) for row in rows]
+        starts, twins = games[0].starts(**rules["start"]), rules["twins"]
+        self._groups = [Group(games[i : i + twins], starts, **rules["group"]) for i in range(0, len(games), twins)]
 
     def reset(self, seeds: np.ndarray) -> Played:
         """Every group begins anew, with the random numbers of its first row of int [N, any]."""
