@@ -297,7 +297,8 @@ def test_a_game_without_a_known_avatar_trains_shows_goals_and_refuses_a_success_
 
 def test_a_run_is_scored_on_both_goal_sets_and_resumes(tmp_path):
     run = tmp_path / "seaquest"
-    discern.train(replace(preset("atari/seaquest"), TINY), run)
+    twins = {"actor.twins": 2, "actor.host_groups": 2, "actor.p_restart": 0.3}
+    discern.train(replace(preset("atari/seaquest"), TINY | twins), run)
     for goals in ("even", "paper"):
         report = discern.evaluate(run, goals, trials=1, count=4)
         assert report["goals"]["set"] == goals
@@ -309,6 +310,7 @@ def test_a_run_is_scored_on_both_goal_sets_and_resumes(tmp_path):
     agent = discern.load(run)
     reached = agent.reach(make_env("atari/seaquest", 1), np.zeros((84, 84, 3), np.uint8))
     assert reached.observations.shape == (11, 84, 84, 3)
+    assert (reached.observations[1:] != reached.observations[:-1]).any(axis=(1, 2, 3)).all()
 
 
 def test_the_bench_times_the_emulator_alone():

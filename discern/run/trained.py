@@ -76,12 +76,12 @@ class Agent:
             raise UserError(f"reach() acts in one environment, not {host.size}: make_env(name, 1)")
         pursuer = self.pursue(goal)
         step = host.reset(seed)
-        frames, actions, q_values = [np.asarray(host.observe(step.raw))[0]], [], []
+        frames, actions, q_values = [np.array(host.observe(step.raw))[0]], [], []
         while not pursuer.finished:
             actions.append(pursuer.act(frames[-1]))
             q_values.append(pursuer.q_values)
             host.send(np.array([actions[-1]], np.int32))
-            frames.append(np.asarray(host.observe(host.recv().raw))[0])
+            frames.append(np.array(host.observe(host.recv().raw))[0])
         observations = np.stack(frames)
         rewards = self.reward(observations, np.broadcast_to(pursuer.goal, observations.shape))
         return Reached(pursuer.goal, observations, np.array(actions, np.int32), np.stack(q_values), rewards)
