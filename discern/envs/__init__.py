@@ -9,7 +9,7 @@ from typing_extensions import TypeIs
 
 from discern.config import Config
 from discern.envs.arena import Arena
-from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
+from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv, attempts_of
 from discern.envs.watermaze import Watermaze
 from discern.presets import preset, suite_of
 from discern.types import UserError
@@ -22,6 +22,9 @@ WORLDS: dict[str, Callable[[], DeviceEnv]] = {
     "arena": lambda: Arena(size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, name="arena"),
     "arena/16": lambda: Arena(size=16, stride=0.12, radius=0.1, distractors=1, speed=0.06, name="arena/16"),
     "arena/84": lambda: Arena(size=84, stride=0.08, radius=0.06, distractors=3, speed=0.04, name="arena/84"),
+    "arena/two": lambda: Arena(
+        size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, slider=True, name="arena/two"
+    ),
     "watermaze": Watermaze,
 }
 
@@ -41,7 +44,9 @@ def _control(name: str, n: int, config: Config, scored: bool) -> HostEnv:
             raise
         raise UserError(f"MUJOCO_GL={backend} does not work here; unset it, since no OpenGL is needed") from error
     kind = OpenGLControl if config.control.pixels == "opengl" else Control
-    return kind(name.removeprefix("control/"), n, EPISODE if scored else config.control.episode)
+    if scored:
+        return kind(name.removeprefix("control/"), n, EPISODE)
+    return kind(name.removeprefix("control/"), n, config.control.episode, attempts_of(config.actor))
 
 
 def _lab(name: str, n: int, config: Config, scored: bool) -> HostEnv:
