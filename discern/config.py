@@ -164,7 +164,7 @@ class AtariConfig:
     shrink: Literal["auto", "emulator", "accelerator"] = "auto"
     """Who shrinks screens to 84×84; auto: the accelerator where there is one."""
     threads: int = 0
-    """Emulator threads; 0: as many as cores."""
+    """Emulators that run at once, each in a process; 0: as many as cores."""
 
 
 @dataclass(frozen=True)

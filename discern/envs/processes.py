@@ -159,9 +159,9 @@ class Processes:
         self.running = []
 
 
-def shares(n: int, at_least: int) -> list[int]:
-    """N environments as a share for each core, but none smaller than is worth a process."""
-    return evenly(n, max(1, min(len(os.sched_getaffinity(0)), n // at_least)))
+def shares(n: int, at_least: int, cores: int = 0) -> list[int]:
+    """N environments as a share for each core, all if 0, but none smaller than is worth a process."""
+    return evenly(n, max(1, min(cores or len(os.sched_getaffinity(0)), n // at_least)))
 
 
 def evenly(n: int, count: int) -> list[int]:

@@ -377,10 +377,11 @@ def make_worlds(config: Config) -> list[Env]:
     """One world that lives inside jit; or groups of host environments that take turns."""
     n, groups = config.actor.environments, min(config.actor.host_groups, config.actor.environments)
     sizes = [config.actor.twins * size for size in evenly(n // config.actor.twins, groups)[::-1]]
-    first = make_env(config.env, sizes[0], config)
+    attempts = attempts_of(config.actor)
+    first = make_env(config.env, sizes[0], config, attempts)
     if is_host(first):
-        return [first, *(make_env(config.env, size, config) for size in sizes[1:])]
-    return [Hosted(first, size, attempts_of(config.actor)) for size in sizes] if config.actor.host else [first]
+        return [first, *(make_env(config.env, size, config, attempts) for size in sizes[1:])]
+    return [Hosted(first, size, attempts) for size in sizes] if config.actor.host else [first]
 
 
 def make_collector(

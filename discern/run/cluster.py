@@ -36,7 +36,7 @@ class ClusterLoop:
     def __init__(self, config: Config, actors: int, console: Console, crew: Any = None):
         from discern.run.crew import Crew  # Ray is an extra
 
-        with opened(make_env(config.env, config.actor.twins, config)) as env:
+        with opened(make_env(config.env, 1, config)) as env:
             self.spec, self.measured = env.spec, measured(env)
         self.config = config = with_turns_worth_sending(config, actors, self.spec.image_shape)
         self.learner = Learner(config, self.spec)
