@@ -74,7 +74,7 @@ SUITES: dict[str, Maker] = {"atari": _atari, "control": _control, "lab": _lab, "
 
 
 def make_env(name: str, n: int = 1, config: Config | None = None, attempts: Attempts | None = None) -> Env:
-    """The world called `name`; worlds that run on the host come as `n` environments, which may begin attempts together."""
+    """The world called `name`; worlds that run on the host come as `n` environments, which may begin together."""
     return _make(name, n, config, False, attempts)
 
 
