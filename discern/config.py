@@ -69,7 +69,9 @@ class RelabelConfig:
 class RewardConfig:
     """How achieving a goal is rewarded."""
 
-    kind: Literal["discern", "log_likelihood", "temporal", "twins", "autoencoder", "wgan", "pixels", "oracle"] = "discern"
+    kind: Literal["discern", "log_likelihood", "temporal", "twins", "autoencoder", "wgan", "pixels", "oracle"] = (
+        "discern"
+    )
     """discern: max(0, similarity); log_likelihood: log q̂ of the same teacher; temporal and twins: the similarity of an
     embedding trained on pairs of frames of one trajectory, against frames of other trajectories or of the trajectory's
     twins; autoencoder, wgan and pixels: the paper's baselines; oracle: the true distance in the scored dimensions, the
@@ -91,7 +93,7 @@ class RewardConfig:
     its goals from, and at least for `decoys`; the more count, the less hindsight goals weigh in the teacher's loss.
     0: each goal has its own `decoys`."""
     inverse_temperature: float = 0.0
-    """β of the teacher's softmax; 0 stands for the paper's K + 1."""
+    """β of the teacher's softmax; 0 stands for the paper's K + 1, and for 10 where the teacher learns from pairs."""
     pixel_sigma_scale: float = 1.0
     """σ_pixel in medians of the squared distance between two goals of the buffer."""
 
@@ -141,7 +143,7 @@ class ActorConfig:
     twins: int = 1
     """Environments in a group that begin each attempt in one state, with the same random numbers; 1: no groups."""
     p_restart: float = 0.0
-    """Chance that an attempt begins at an episode's start; else it goes on where the last one ended, as in the paper."""
+    """Chance that an attempt begins at an episode's start; the others go on where one ended, as all do in the paper."""
     host_groups: int = 2
     """Groups of host environments that take turns: one is decided for while the others step."""
     in_order: bool = True
@@ -244,6 +246,13 @@ def _first_problem(config: Config) -> str | None:
         "learner.inverse must be 0 or more": learner.inverse >= 0,
         "learner.average_decay must lie in [0, 1)": 0 <= learner.average_decay < 1,
         "actor.persistence must be 0 or more": actor.persistence >= 0,
+        "actor.p_restart must lie in [0, 1]": 0 <= actor.p_restart <= 1,
+        "actor.twins must be at least 1": actor.twins >= 1,
+        "reward.kind twins needs actor.twins of at least 2": reward.kind != "twins" or actor.twins >= 2,
+        "actor.twins must divide actor.environments, learner.batch and replay_capacity": not any(
+            count % actor.twins for count in (actor.environments, learner.batch, config.replay_capacity)
+        ),
+        "reward.pair_gap must be at least 1": reward.pair_gap >= 1,
         "atari.sticky must lie in [0, 1)": 0 <= config.atari.sticky < 1,
         "control.episode must be at least the horizon": not config.env.startswith("control/")
         or config.control.episode >= actor.horizon,

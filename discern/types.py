@@ -1,7 +1,7 @@
 """The arrays that travel between the rooms: shapes and dtypes, written once.
 
-Axes: B trajectories, T steps, G goals for one trajectory, K decoys, N environments, F features, A actions;
-an image is uint8 [H, W, 3].
+Axes: B trajectories, T steps, G goals for one trajectory, K decoys, N environments, F features, A actions,
+D scored dimensions; an image is uint8 [H, W, 3].
 """
 
 from typing import Any, NamedTuple
@@ -20,6 +20,8 @@ class Trajectories(NamedTuple):
     goal: jax.Array  # uint8 [B, H, W, 3]
     goal_slot: jax.Array  # int32 [B], where in the goal buffer the goal stood
     in_hand: jax.Array  # bool [B], whether the world obeyed at the end
+    measures: jax.Array  # float32 [B, T+1, D], the scored dimensions, which no network sees; D is 0 where unknown
+    goal_measures: jax.Array  # float32 [B, D]
 
 
 class Batch(NamedTuple):
@@ -31,20 +33,23 @@ class Batch(NamedTuple):
 
     trajectories: Trajectories
     extra_goals: jax.Array  # uint8 [B, E, H, W, 3]
+    extra_measures: jax.Array  # float32 [B, E, D]
     goal_row: jax.Array  # int32 [B, G], the goals of the policy's update
+    end: jax.Array  # int32 [B, G], the frame that is to show the goal: T, or one before it
     is_hindsight: jax.Array  # bool [B, G]
-    achieved_row: jax.Array  # int32 [B], s_T of the teacher's update
+    achieved_row: jax.Array  # int32 [B], the achieved frame of the teacher's update
     teacher_row: jax.Array  # int32 [B], the goal of the teacher's update
     teacher_is_hindsight: jax.Array  # bool [B]
     decoys: jax.Array  # uint8 [B, K, H, W, 3], or [1, K, H, W, 3] where all goals share them
-    seed: jax.Array  # uint32 [], of what is hidden from the teacher
+    seed: jax.Array  # uint32 [], of what the teacher's loss draws by itself
 
 
 class Frames(NamedTuple):
-    """Images in the two forms a reward may look at."""
+    """Images in the forms a reward may look at."""
 
     features: jax.Array  # float32 [..., F], h of the image
     pixels: jax.Array  # uint8 [..., H, W, 3]
+    measures: jax.Array | None = None  # float32 [..., D], for the oracle alone
 
 
 class LearnerState(NamedTuple):
