@@ -26,7 +26,7 @@ from discern.envs.atari_goals import DIGESTS, digest, make_goals
 from discern.envs.base import Attempts, HostStep
 from discern.evaluation.goal_sets import goal_set
 from discern.presets import preset
-from discern.run.actor import HostCollector, Memory
+from discern.run.actor import HostCollector, Memory, make_worlds
 from discern.run.bench import bench
 from discern.run.replay import empty_replay
 from discern.types import UserError
@@ -481,11 +481,9 @@ def test_a_seed_repeats_a_run_of_twins():
     assert (seen[0] != seen[2]).any()
 
 
-def test_groups_that_do_not_fit_are_refused():
-    config = replace(preset("atari/pong"), {"actor.environments": 12, "actor.host_groups": 3, "actor.twins": 4})
-    make_env("atari/pong", 4, config).close()
-    make_env("atari/pong", 1, config).close()  # to act alone
-    with pytest.raises(UserError, match="6 environments at once are no whole groups of 4 twins"):
-        make_env("atari/pong", 6, config)
-    with pytest.raises(UserError, match="environments at once are no whole groups"):
-        make_env("atari/pong", 1, replace(config, {"actor.host_groups": 5}))
+def test_there_is_no_world_without_a_group():
+    config = replace(preset("atari/pong"), TINY | {"actor.twins": 2, "actor.host_groups": 3})
+    worlds = make_worlds(config)
+    assert [world.size for world in worlds if is_host(world)] == [2, 2]
+    for world in worlds:
+        world.close()

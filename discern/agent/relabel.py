@@ -102,7 +102,4 @@ def rows(batch: Batch) -> jax.Array:
 
 def measures(batch: Batch) -> jax.Array:
     """The scored dimensions of `rows(batch)`: float32 [B(T+1) + BE, D]."""
-    dimensions = batch.extra_measures.shape[-1]
-    return jnp.concatenate(
-        [batch.trajectories.measures.reshape((-1, dimensions)), batch.extra_measures.reshape((-1, dimensions))]
-    )
+    return jnp.concatenate([jnp.concatenate(batch.trajectories.measures), jnp.concatenate(batch.extra_measures)])

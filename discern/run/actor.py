@@ -375,8 +375,8 @@ Collecting = Any  # a collector's state: (Worlds, ActorState), or one ActorState
 
 def make_worlds(config: Config) -> list[Env]:
     """One world that lives inside jit; or groups of host environments that take turns."""
-    n, groups = config.actor.environments, min(config.actor.host_groups, config.actor.environments)
-    sizes = [config.actor.twins * size for size in evenly(n // config.actor.twins, groups)[::-1]]
+    twins, whole = config.actor.twins, config.actor.environments // config.actor.twins
+    sizes = [twins * size for size in evenly(whole, min(config.actor.host_groups, whole))[::-1]]
     attempts = attempts_of(config.actor)
     first = make_env(config.env, sizes[0], config, attempts)
     if is_host(first):
