@@ -20,6 +20,7 @@ USAGE = """discern learns to bring about any goal image, with no reward and no d
   discern train --resume RUN [--steps N] [--minutes M]
   discern train … --cluster local|auto|HOST:PORT [--actors N]
   discern evaluate RUN [--goals SET] [--trials N] [--steps N] [--budgets N …] [--figure PNG] [--json]
+  discern probe RUN [--seed S] [--json]
   discern reproduce all|FIGURE … [--budget MINUTES] [--seeds N] [--preset fast|paper|tiny] [--out DIR]
   discern figures RUN … [--out DIR]
   discern record RUN --out VIDEO [--goal IMAGE | --goals N]
@@ -51,6 +52,16 @@ class Evaluate:
     """Numbers of steps to score as well: --budgets 5 10 20."""
     budget_figure: Path | None = None
     """Where to draw success over the --budgets: a .png."""
+    json: bool = False
+    """Print one JSON object and nothing else."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Say what an agent lacks: sight, reward, timing or control."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    seed: int = 0
     json: bool = False
     """Print one JSON object and nothing else."""
 
@@ -124,6 +135,7 @@ def main() -> None:
     commands = {
         "train": _train,
         "evaluate": _evaluate,
+        "probe": _probe,
         "reproduce": _reproduce,
         "figures": _figures,
         "record": _record,
@@ -197,6 +209,14 @@ def _evaluate(arguments: list[str]) -> None:
         print(f"{name:>12}  {share:7.1%}  {report['random_per_dimension'][name]:7.1%}")
     for budget, shares in report.get("budgets", {}).items():
         print(f"{f'in {budget} steps':>12}  {shares['success']:7.1%}  at some step {shares['at_some_step']:.1%}")
+
+
+def _probe(arguments: list[str]) -> None:
+    from discern.run.probe import as_table, probe
+
+    wanted = tyro.cli(Probe, args=arguments, prog="discern probe")
+    report = probe(wanted.run, wanted.seed)
+    print(json.dumps(report) if wanted.json else as_table(report))
 
 
 def _reproduce(arguments: list[str]) -> None:

@@ -29,8 +29,8 @@ class Score(NamedTuple):
     average_images: np.ndarray  # uint8 [M, H, W, 3], the mean of every trial's last frame for each goal
 
 
-def reached(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension, ...]) -> np.ndarray:
-    """Whether each dimension is within 10 % of its range of the goal's: [..., D], [..., D] → bool [..., D]."""
+def apart(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension, ...]) -> np.ndarray:
+    """How far each dimension is from the goal's, in ranges: [..., D], [..., D] → [..., D]."""
     low = np.array([d.low for d in dimensions])
     high = np.array([d.high for d in dimensions])
     wraps = np.array([d.wraps for d in dimensions])
@@ -41,7 +41,12 @@ def reached(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension,
 
     distance = np.abs(bounded(measured) - bounded(goal))
     around = np.abs((distance + span / 2) % span - span / 2)
-    return np.where(wraps, around, distance) <= TOLERANCE * span + 1e-6
+    return np.where(wraps, around, distance) / span
+
+
+def reached(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension, ...]) -> np.ndarray:
+    """Whether each dimension is within 10 % of its range of the goal's: [..., D], [..., D] → bool [..., D]."""
+    return apart(measured, goal, dimensions) <= TOLERANCE + 1e-6
 
 
 def evaluator(imitator: Imitator, env: ScoredEnv) -> Callable[..., Score]:

@@ -107,6 +107,10 @@ class Agent:
         rewards = np.asarray(self._reward(self.params, jnp.asarray(observation), jnp.asarray(goal)))
         return rewards if many else rewards[0]
 
+    def features(self, images: np.ndarray) -> np.ndarray:
+        """h of images, uint8 [M, H, W, 3] → [M, F]."""
+        return np.asarray(self._features(self.params, jnp.asarray(images)))
+
     def embed(self, images: np.ndarray) -> np.ndarray:
         """The teacher's embedding of images, uint8 [M, H, W, 3] → [M, E]; the torso's features where it has none."""
         return np.asarray(self._embed(self.params, jnp.asarray(images)))
