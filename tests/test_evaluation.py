@@ -41,6 +41,12 @@ def test_the_score_counts_whole_goals_and_single_dimensions():
     np.testing.assert_allclose(result.by_goal, [0.5, 0.5])
 
 
+def test_a_world_without_dimensions_has_no_score():
+    images = np.zeros((2, 1, 1, 3), np.uint8)
+    result = score(np.zeros((4, 3, 0)), images, images, GoalSet("", images, np.zeros((2, 0)), ""), ())
+    assert (result.success, result.at_some_step, result.per_dimension) == (None, None, {})
+
+
 def test_goal_sets_are_fixed():
     env = make_env("arena")
     first, second = goal_set(env), goal_set(env)

@@ -89,9 +89,9 @@ def score(
 ) -> Score:
     """From what was measured along trials × M attempts, trial after trial, [trials × M, n, D], and M images of what the
     first ones ended in and of the average."""
-    count, steps = len(goals.images), measured.shape[1]
-    along = measured.reshape((-1, count, steps, len(dimensions)))
-    hits = reached(along, goals.measures[:, None], dimensions)
+    count = len(goals.images)
+    trials = len(measured) // count
+    hits = reached(measured.reshape((trials, count, *measured.shape[1:])), goals.measures[:, None], dimensions)
     whole = np.asarray(hits.all(-1))
     return Score(
         success=float(whole[..., -1].mean()) if dimensions else None,

@@ -167,6 +167,5 @@ def verdict(
     if once - max(success, by_chance) >= PASSED:
         at_end = f"{success:.0%} at the end, {worst} alone {score.per_dimension[worst]:.0%}"
         return Verdict("timing", worst, f"{once:.0%} of goals are reached at some step, {at_end}")
-    return Verdict(
-        "control", worst, f"{worst} is seen and rewarded, and right at the end in {score.per_dimension[worst]:.0%}"
-    )
+    told = "is seen and rewarded, and" if worst in left else "is"  # too few pairs say nothing of the reward
+    return Verdict("control", worst, f"{worst} {told} right at the end in {score.per_dimension[worst]:.0%}")

@@ -47,13 +47,8 @@ def probe(run: str | Path, seed: int = 0) -> dict[str, Any]:
     dimensions, horizon = agent.spec.dimensions, agent.horizon
     kept = min(KEPT, horizon)
     moments = np.linspace(horizon / kept, horizon, kept).round().astype(int)
-    with opened(make_scored_env(agent.config.env, GOALS, agent.config)) as env:
-        goals = goal_set(env, count=GOALS)
-        world = cast(ScoredHostEnv, env if is_host(env) else Hosted(env, GOALS))
-        attempts = _play(world, _pursuing(agent, world, goals), moments, seed)
-        jitter = _play(world, _random(agent, 1, rng), moments, seed)
-        held = [_play(world, _random(agent, max(2, horizon // 4), rng), moments, seed + 1 + i) for i in range(2)]
-    frames, measures, trajectory, moment = _gather([attempts, jitter, *held], moments)
+    goals, plays = _play_all(agent, moments, seed, rng)
+    frames, measures, trajectory, moment = _gather(plays, moments)
     is_train = trajectory % 2 == 0
     if min(is_train.sum(), (~is_train).sum()) < FEWEST_FRAMES:
         raise UserError(f"too little of {agent.config.env} can be measured to say what the agent lacks")
@@ -64,7 +59,7 @@ def probe(run: str | Path, seed: int = 0) -> dict[str, Any]:
     pairs = pairs_of_frames(measures, trajectory, moment, dimensions, horizon, rng)
     rewards, lowest = _rewards(agent, frames, pairs)
     left = left_of_reward(rewards, lowest)
-    reached, by_chance = (_score(played, goals, agent) for played in (attempts, jitter))
+    reached, by_chance = (_score(played, goals, agent) for played in plays[:2])
     return {
         "env": agent.config.env,
         "verdict": verdict(reached, by_chance, seen, left, seen_in_halves)._asdict(),
@@ -96,6 +91,18 @@ def probe(run: str | Path, seed: int = 0) -> dict[str, Any]:
         "seconds": round(time.monotonic() - began, 2),
         "machine": machine(),
     }
+
+
+def _play_all(agent: Agent, moments: np.ndarray, seed: int, rng: np.random.Generator) -> tuple[GoalSet, list[Played]]:
+    """The fixed goals, and: an attempt at each, random actions from the same starts, and twice random held actions."""
+    with opened(make_scored_env(agent.config.env, GOALS, agent.config)) as env:
+        goals = goal_set(env, count=GOALS)
+        world = cast(ScoredHostEnv, env if is_host(env) else Hosted(env, GOALS))
+        longest = max(2, agent.horizon // 4)
+        plays = [_play(world, _pursuing(agent, world, goals), moments, seed)]
+        plays += [_play(world, _random(agent, 1, rng), moments, seed)]
+        plays += [_play(world, _random(agent, longest, rng), moments, seed + 1 + i) for i in range(2)]
+    return goals, plays
 
 
 def _play(world: ScoredHostEnv, make_choice: Callable[[np.ndarray], Choose], moments: np.ndarray, seed: int) -> Played:

@@ -36,8 +36,7 @@ def evaluate(
     if trials < 1 or count < 1:
         raise UserError("trials and goals must be at least 1")
     for path in (figure, budget_figure):
-        if path is not None and (Path(path).suffix != ".png" or not Path(path).parent.is_dir()):
-            raise UserError(f"cannot draw {path}: name a .png in a folder that exists")
+        _refuse_undrawable(path)
     if budget_figure is not None and not budgets:
         raise UserError("name the numbers of steps to draw success over: --budgets 5 10 20")
     began = time.monotonic()
@@ -50,19 +49,16 @@ def evaluate(
         attempt = evaluator(agent.learner.imitator, env)
         score = attempt(agent.params, wanted, trials, seed=seed, steps=steps)
         random = attempt(agent.params, wanted, trials, epsilon=1.0, seed=seed, steps=steps)
-        within = {
-            budget: score if budget == steps else attempt(agent.params, wanted, trials, seed=seed, steps=budget)
-            for budget in budgets
-        }
-    by_budget = {n: {"success": one.success, "at_some_step": one.at_some_step} for n, one in within.items()}
-    if figure is not None:
-        from discern.evaluation.figures import draw_averages  # matplotlib is slow to import
+        scores = [attempt(agent.params, wanted, trials, seed=seed, steps=budget) for budget in budgets]
+    shares = [{"success": one.success, "at_some_step": one.at_some_step} for one in scores]
+    by_budget = dict(zip(budgets, shares, strict=True))
+    if figure is not None or budget_figure is not None:
+        from discern.evaluation.figures import draw_averages, draw_budgets  # matplotlib is slow to import
 
-        draw_averages(wanted, score.average_images, Path(figure))
-    if budget_figure is not None:
-        from discern.evaluation.figures import draw_budgets
-
-        draw_budgets({Path(run).name: by_budget}, Path(budget_figure))
+        if figure is not None:
+            draw_averages(wanted, score.average_images, Path(figure))
+        if budget_figure is not None:
+            draw_budgets({Path(run).resolve().name: by_budget}, Path(budget_figure))
     return {
         "success": score.success,
         "random": random.success,
@@ -80,6 +76,11 @@ def evaluate(
         "seconds": round(time.monotonic() - began, 2),
         "machine": machine(),
     }
+
+
+def _refuse_undrawable(path: str | Path | None) -> None:
+    if path is not None and (Path(path).suffix != ".png" or not Path(path).parent.is_dir()):
+        raise UserError(f"cannot draw {path}: name a .png in a folder that exists")
 
 
 def refuse_unscored(agent: Agent) -> None:
