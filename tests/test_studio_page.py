@@ -128,6 +128,7 @@ def test_an_agent_trained_with_ends_is_given_a_number_of_steps(visitor):
     page.locator("#start").click()
     watch(page, last=6)
     expect(page.locator(".stage")).to_contain_text("step 6/6")
+    keep(page, "6-steps")
     page.wait_for_timeout(500)
     expect(page.locator(".stage")).to_contain_text("step 6/6")
 

@@ -8,6 +8,7 @@ import matplotlib
 matplotlib.use("Agg")  # no display is needed, and none is asked for
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from discern.evaluation.achievement import Score
 from discern.evaluation.goal_sets import GoalSet
@@ -59,6 +60,7 @@ def draw_budgets(agents: dict[str, dict[int, dict[str, Any]]], path: Path) -> No
             values = [100 * budgets[n][share] for n in steps]
             axes.plot(steps, values, linestyle=style, label=label, **look)
     axes.set(xlabel="steps to reach the goal in", ylabel="held-out goals reached, %", ylim=(0, 102), xlim=(0, None))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     figure.savefig(path, dpi=120)
