@@ -1,5 +1,6 @@
 """The command line: parsing only."""
 
+import dataclasses
 import json
 import re
 import sys
@@ -18,7 +19,8 @@ USAGE = """discern learns to bring about any goal image, with no reward and no d
   discern train [ENV] [--config fast|paper] [--run DIR] [--steps N] [--minutes M] [--seed S] [--any.field VALUE]
   discern train --resume RUN [--steps N] [--minutes M]
   discern train … --cluster local|auto|HOST:PORT [--actors N]
-  discern evaluate RUN [--goals SET] [--trials N] [--figure PNG] [--json]
+  discern evaluate RUN [--goals SET] [--trials N] [--steps N] [--budgets N …] [--figure PNG] [--json]
+  discern probe RUN [--seed S] [--json]
   discern reproduce all|FIGURE … [--budget MINUTES] [--seeds N] [--preset fast|paper|tiny] [--out DIR]
   discern figures RUN … [--out DIR]
   discern record RUN --out VIDEO [--goal IMAGE | --goals N]
@@ -44,6 +46,22 @@ class Evaluate:
     seed: int = 0
     figure: Path | None = None
     """Where to draw goals above the average of what was achieved: a .png."""
+    steps: int | None = None
+    """Steps to reach a goal in, T by default; fewer need an agent that was trained with --relabel.ends."""
+    budgets: tuple[int, ...] = ()
+    """Numbers of steps to score as well: --budgets 5 10 20."""
+    budget_figure: Path | None = None
+    """Where to draw success over the --budgets: a .png."""
+    json: bool = False
+    """Print one JSON object and nothing else."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Say what an agent lacks: sight, reward, timing or control."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    seed: int = 0
     json: bool = False
     """Print one JSON object and nothing else."""
 
@@ -117,6 +135,7 @@ def main() -> None:
     commands = {
         "train": _train,
         "evaluate": _evaluate,
+        "probe": _probe,
         "reproduce": _reproduce,
         "figures": _figures,
         "record": _record,
@@ -175,16 +194,29 @@ def _evaluate(arguments: list[str]) -> None:
     from discern.run.report import evaluate
 
     wanted = tyro.cli(Evaluate, args=arguments, prog="discern evaluate")
-    report = evaluate(wanted.run, wanted.goals, wanted.trials, wanted.count, wanted.seed, wanted.figure)
+    options = dataclasses.asdict(wanted)
+    del options["json"]
+    report = evaluate(**options)
     if wanted.json:
         _print(report, as_json=True)
         return
-    goals = report["goals"]
-    print(f"{report['env']}: {goals['count']} goals ('{goals['set']}', {goals['digest']}) × {wanted.trials} trials")
+    goals, often = report["goals"], f"{wanted.trials} trials, {report['steps']} steps each"
+    print(f"{report['env']}: {goals['count']} goals ('{goals['set']}', {goals['digest']}) × {often}")
     print(f"{'reached':>12}  {'agent':>7}  {'random':>7}")
     print(f"{'whole goal':>12}  {report['success']:7.1%}  {report['random']:7.1%}")
+    print(f"{'at some step':>12}  {report['at_some_step']:7.1%}  {report['random_at_some_step']:7.1%}")
     for name, share in report["per_dimension"].items():
         print(f"{name:>12}  {share:7.1%}  {report['random_per_dimension'][name]:7.1%}")
+    for budget, shares in report.get("budgets", {}).items():
+        print(f"{f'in {budget} steps':>12}  {shares['success']:7.1%}  at some step {shares['at_some_step']:.1%}")
+
+
+def _probe(arguments: list[str]) -> None:
+    from discern.run.probe import as_table, probe
+
+    wanted = tyro.cli(Probe, args=arguments, prog="discern probe")
+    report = probe(wanted.run, wanted.seed)
+    print(json.dumps(report) if wanted.json else as_table(report))
 
 
 def _reproduce(arguments: list[str]) -> None:

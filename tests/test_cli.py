@@ -40,16 +40,46 @@ def test_train_evaluate_and_look(discern, tmp_path):
     assert code == 0
     assert {"success", "random", "goals", "trials", "per_dimension", "seconds", "machine"} <= set(report)
     assert (report["trials"], report["goals"]["count"]) == (2, 9)
+    assert report["success"] <= report["at_some_step"] <= 1
+    assert report["random"] <= report["random_at_some_step"] <= 1
     code, out, _ = discern(f"evaluate {run} --trials 1 --figure {tmp_path}/averages.png")
     assert code == 0
     assert (tmp_path / "averages.png").read_bytes().startswith(b"\x89PNG")
     assert "whole goal" in out
+    assert "at some step" in out
+    code, _, err = discern(f"evaluate {run} --steps 3")
+    assert code == 2
+    assert "knows only 5 steps" in err
     code, _, err = discern(f"train arena --run {run} {SMALL}")
     assert code == 2
     assert err.count("\n") == 1
     assert "another config" in err
     code, out, _ = discern(f"train --resume {run} --steps 1200")
     assert code == 0
+
+
+def test_success_over_the_steps_a_goal_may_take(discern, tmp_path):
+    run, figure = tmp_path / "run", tmp_path / "budgets.png"
+    assert discern(f"train arena --run {run} {SMALL}")[0] == 0
+    config = json.loads((run / "config.json").read_text())
+    config["relabel"]["ends"] = True  # as if it had been trained with ends
+    (run / "config.json").write_text(json.dumps(config))
+    asked = f"evaluate {run} --trials 1 --count 4 --budgets 2 5 2 --budget-figure {figure}"
+    code, out, _ = discern(f"{asked} --steps 5 --json")
+    assert code == 0
+    report = json.loads(out)
+    assert list(report["budgets"]) == ["2", "5"]
+    assert report["budgets"]["5"] == {name: report[name] for name in ("success", "at_some_step")}
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert "in 2 steps" in discern(asked)[1]
+    for mistake, sentence in {
+        "--steps 9": "takes 1 to 5 steps to a goal, not 9",
+        "--budgets 0": "takes 1 to 5 steps to a goal, not 0",
+        f"--budget-figure {figure}": "name the numbers of steps to draw success over",
+    }.items():
+        code, _, err = discern(f"evaluate {run} {mistake}")
+        assert (code, err.count("\n")) == (2, 1)
+        assert sentence in err
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,18 @@ def test_every_command_in_the_readme_is_one():
     commands = set(
         re.findall(r"discern ([a-z]+)", "\n".join(re.findall(r"```bash\n(.*?)```", DOCUMENTS[0].read_text(), re.S)))
     )
-    assert commands == {"train", "evaluate", "reproduce", "figures", "record", "export", "studio", "bench", "doctor"}
+    assert commands == {
+        "train",
+        "evaluate",
+        "probe",
+        "reproduce",
+        "figures",
+        "record",
+        "export",
+        "studio",
+        "bench",
+        "doctor",
+    }
 
 
 def test_your_own_environment_as_the_page_says(tmp_path):

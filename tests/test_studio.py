@@ -1,5 +1,6 @@
 import io
 import itertools
+import shutil
 import struct
 import sys
 import zlib
@@ -10,6 +11,7 @@ import pytest
 from PIL import Image
 
 from discern.cli import main
+from discern.config import replace, to_json
 from discern.envs import make_env
 from discern.envs.base import Dimension
 from discern.run.final import save_strip
@@ -97,6 +99,26 @@ def test_a_pursuit_is_what_reach_returns(watched):
     np.testing.assert_array_equal([moment.action for moment in moments], [*reached.actions, -1])
     assert [len(moment.rewards) for moment in moments] == list(range(1, 22))
     assert moments[-1].reached == {"x": True, "y": True}
+
+
+def ends_agent(folder: Path) -> Path:
+    """The shipped arena agent as if it had been trained with ends."""
+    shutil.copytree(ROOT / "agents" / "arena", folder)
+    config = replace(RunFolder(folder).config(), {"relabel.ends": True})
+    (folder / "config.json").write_text(to_json(config))
+    return folder
+
+
+def test_an_agent_trained_with_ends_is_watched_for_fewer_steps(watched, tmp_path):
+    assert (watched.steps(7), watched.steps()) == (20, 20)
+    able = Watched(RunFolder(ends_agent(tmp_path / "ends")))
+    assert [able.steps(wanted) for wanted in (7, None, 0, 99)] == [7, 20, 20, 20]
+    goal = able.goal_set[37]
+    moments = list(able.pursue(goal, seed=5, steps=7))
+    assert [moment.step for moment in moments] == list(range(8))
+    assert "step 7/7" in pictures.stage(goal, moments[-1], 7)
+    *_, last = able.average([able.goal_set[i] for i in range(8)], 1, steps=1)
+    assert last.shares.mean() < 0.5
 
 
 def test_two_pursuits_at_once_do_not_meet(watched):

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.test_studio import bad_uploads
+from tests.test_studio import bad_uploads, ends_agent
 
 ROOT = Path(__file__).parent.parent
 SCREENSHOTS = ROOT / "screenshots"
@@ -28,6 +28,7 @@ def studio(tmp_path_factory):
     """The address of a studio on the shipped agents, and the folder it was started in."""
     folder = tmp_path_factory.mktemp("studio")
     (folder / "agents").symlink_to(ROOT / "agents")
+    ends_agent(folder / "runs" / "ends")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -113,6 +114,23 @@ def test_a_goal_is_chosen_and_reached_live(visitor):
     page.get_by_role("tab", name="Achieved").click()
     page.locator("#achieved [data-index='0']").click()
     expect(page.locator(".stage")).to_contain_text("where attempt 1 ended")
+
+
+def test_an_agent_trained_with_ends_is_given_a_number_of_steps(visitor):
+    page = visitor()
+    number = page.get_by_label("number input for steps")
+    expect(number).to_have_count(0)
+    page.locator("#agent input").click()
+    page.get_by_role("option", name="runs/ends").click()
+    expect(number).to_have_value("20", timeout=LONG)
+    number.fill("6")
+    number.press("Enter")
+    page.locator("#start").click()
+    watch(page, last=6)
+    expect(page.locator(".stage")).to_contain_text("step 6/6")
+    keep(page, "6-steps")
+    page.wait_for_timeout(500)
+    expect(page.locator(".stage")).to_contain_text("step 6/6")
 
 
 def test_averages_and_the_map(visitor):

@@ -53,7 +53,9 @@ def test_a_run_leaves_what_it_should(tmp_path, tiny):
     run = train(replace(tiny, {"evaluate_every": 500}), tmp_path / "run", QUIET)
     assert RunFolder(run).config() == replace(tiny, {"evaluate_every": 500})
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert {"steps", "updates", "steps_per_second", "replay_ratio", "success", "random"} <= set().union(*rows)
+    assert {"steps", "updates", "steps_per_second", "replay_ratio", "success", "at_some_step", "random"} <= set().union(
+        *rows
+    )
     assert any("teacher_accuracy" in row for row in rows)
     assert sum("success" in row for row in rows) >= 3
     events = next((run / "tensorboard").iterdir()).read_bytes()

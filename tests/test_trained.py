@@ -5,7 +5,7 @@ from rich.console import Console
 import discern
 from discern.config import replace
 from discern.envs import Hosted, make_env
-from discern.run.trained import as_observation
+from discern.run.trained import Agent, as_observation
 from discern.types import UserError
 
 SHAPE = (24, 24, 3)
@@ -40,6 +40,38 @@ def test_pursue_is_reach_in_a_loop_of_your_own(agent):
     assert pursuer.finished
     with pytest.raises(UserError, match="5 steps are spent"):
         pursuer.act(goal)
+
+
+def with_ends(agent: Agent) -> Agent:
+    config = replace(agent.config, {"relabel.ends": True})
+    return Agent(config, agent.spec, agent.params, agent.goal_images, agent.steps)
+
+
+def test_an_agent_trained_with_ends_takes_the_steps_it_is_given(agent):
+    """A pursuit of 2 of 5 steps is what the network does when its clock begins at 3."""
+    goal, able = np.full(SHAPE, 90, np.uint8), with_ends(agent)
+    reached = able.reach(discern.make_env("arena"), goal, seed=4, steps=2)
+    assert (len(reached.observations), len(reached.actions), len(reached.rewards)) == (3, 2, 3)
+    pursuer = able.pursue(goal, steps=2)
+    np.testing.assert_array_equal(pursuer._pursuit.clock, [3])
+    for frame in reached.observations[:-1]:
+        assert not pursuer.finished
+        pursuer.act(frame)
+    assert pursuer.finished
+    with pytest.raises(UserError, match="2 steps are spent"):
+        pursuer.act(goal)
+    whole = able.reach(discern.make_env("arena"), goal, seed=4, steps=5)
+    np.testing.assert_array_equal(whole.actions, agent.reach(discern.make_env("arena"), goal, seed=4).actions)
+
+
+def test_a_budget_the_agent_does_not_know_is_refused(agent):
+    goal = np.full(SHAPE, 90, np.uint8)
+    for steps in (0, -1, 6):
+        with pytest.raises(UserError, match=f"takes 1 to 5 steps to a goal, not {steps}"):
+            with_ends(agent).pursue(goal, steps)
+    with pytest.raises(UserError, match="knows only 5 steps: for 4, train one with --relabel"):
+        agent.pursue(goal, steps=4)
+    assert agent.pursue(goal, steps=5).budget == 5
 
 
 def test_the_reward_of_the_goal_itself_is_one(agent):

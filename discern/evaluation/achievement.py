@@ -1,4 +1,4 @@
-"""Attempts at goals, and which of them succeed: every scored dimension within 10 % of its range at the end."""
+"""Attempts at goals, and which of them succeed: every scored dimension within 10 % of its range, at the end or once."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,14 +20,17 @@ TOLERANCE = 0.1
 
 class Score(NamedTuple):
     success: float | None  # of all attempts, those in which every dimension was reached; None: no dimension is scored
-    per_dimension: dict[str, float]
+    at_some_step: (
+        float | None
+    )  # of all attempts, those in which every dimension was reached at once, if only in passing
+    per_dimension: dict[str, float]  # at the end
     by_goal: np.ndarray  # float32 [M], success for each goal
     final_images: np.ndarray  # uint8 [M, H, W, 3], the first trial's last frame for each goal
     average_images: np.ndarray  # uint8 [M, H, W, 3], the mean of every trial's last frame for each goal
 
 
-def reached(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension, ...]) -> np.ndarray:
-    """Whether each dimension is within 10 % of its range of the goal's: [..., D], [..., D] → bool [..., D]."""
+def apart(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension, ...]) -> np.ndarray:
+    """How far each dimension is from the goal's, in ranges: [..., D], [..., D] → [..., D]."""
     low = np.array([d.low for d in dimensions])
     high = np.array([d.high for d in dimensions])
     wraps = np.array([d.wraps for d in dimensions])
@@ -38,19 +41,29 @@ def reached(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension,
 
     distance = np.abs(bounded(measured) - bounded(goal))
     around = np.abs((distance + span / 2) % span - span / 2)
-    return np.where(wraps, around, distance) <= TOLERANCE * span + 1e-6
+    return np.where(wraps, around, distance) / span
+
+
+def reached(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension, ...]) -> np.ndarray:
+    """Whether each dimension is within 10 % of its range of the goal's: [..., D], [..., D] → bool [..., D]."""
+    return apart(measured, goal, dimensions) <= TOLERANCE + 1e-6
 
 
 def evaluator(imitator: Imitator, env: ScoredEnv) -> Callable[..., Score]:
     """What scores parameters in a world, compiled once: every goal, `trials` times, each from a fresh start.
 
-    ε = 1 is the random policy.
+    ε = 1 is the random policy. An attempt takes T steps, or `steps` of an agent that was trained with ends.
     """
     attempt: Callable = (
-        _attempts_on_host(imitator, env) if is_host(env) else jax.jit(partial(_attempt_on_device, imitator, env))
+        _attempts_on_host(imitator, env)
+        if is_host(env)
+        else jax.jit(partial(_attempt_on_device, imitator, env), static_argnums=4)
     )
 
-    def evaluate(params: Params, goals: GoalSet, trials: int, epsilon: float = 0.0, seed: int = 0) -> Score:
+    def evaluate(
+        params: Params, goals: GoalSet, trials: int, epsilon: float = 0.0, seed: int = 0, steps: int | None = None
+    ) -> Score:
+        steps = imitator.core.horizon if steps is None else steps
         count = len(goals.images)
         attempts = count * trials
         at_once = env.size if is_host(env) else count
@@ -59,7 +72,7 @@ def evaluator(imitator: Imitator, env: ScoredEnv) -> Callable[..., Score]:
         for start in range(0, attempts, at_once):
             index = np.arange(start, start + at_once) % count  # the last group is padded
             key = jax.random.fold_in(jax.random.key(seed), start)
-            images, measures = jax.device_get(attempt(params, jnp.asarray(goals.images[index]), epsilon, key))
+            images, measures = jax.device_get(attempt(params, jnp.asarray(goals.images[index]), epsilon, key, steps))
             measured.append(measures)
             for i, image in enumerate(images[: attempts - start]):
                 total[index[i]] += image
@@ -74,46 +87,50 @@ def evaluator(imitator: Imitator, env: ScoredEnv) -> Callable[..., Score]:
 def score(
     measured: np.ndarray, first: np.ndarray, average: np.ndarray, goals: GoalSet, dimensions: tuple[Dimension, ...]
 ) -> Score:
-    """From what trials × M attempts ended in, trial after trial, and M images of the first ones and of the average."""
+    """From what was measured along trials × M attempts, trial after trial, [trials × M, n, D], and M images of what the
+    first ones ended in and of the average."""
     count = len(goals.images)
     trials = len(measured) // count
-    hits = reached(measured.reshape((trials, count, len(dimensions))), goals.measures[None], dimensions)
-    whole = hits.all(-1)
+    hits = reached(measured.reshape((trials, count, *measured.shape[1:])), goals.measures[:, None], dimensions)
+    whole = np.asarray(hits.all(-1))
     return Score(
-        success=float(whole.mean()) if dimensions else None,
-        per_dimension={d.name: float(hits[..., i].mean()) for i, d in enumerate(dimensions)},
-        by_goal=whole.mean(0).astype(np.float32),
+        success=float(whole[..., -1].mean()) if dimensions else None,
+        at_some_step=float(whole.any(-1).mean()) if dimensions else None,
+        per_dimension={d.name: float(hits[..., -1, i].mean()) for i, d in enumerate(dimensions)},
+        by_goal=whole[..., -1].mean(0).astype(np.float32),
         final_images=first,
         average_images=average,
     )
 
 
 def _attempt_on_device(
-    imitator: Imitator, env: DeviceEnv, params: Params, goals: jax.Array, epsilon: float, key: PRNGKey
+    imitator: Imitator, env: DeviceEnv, params: Params, goals: jax.Array, epsilon: float, key: PRNGKey, steps: int
 ) -> tuple[jax.Array, jax.Array]:
-    """One attempt at each of M goals from fresh starts → final images [M, H, W, 3], measures [M, D]."""
+    """One attempt of n steps at each of M goals from fresh starts → final images [M, H, W, 3], measures [M, n, D]."""
     count = goals.shape[0]
     reset_key, act_key = jax.random.split(key)
     worlds = reset_worlds(env, reset_key, count)
-    pursuit = begin_pursuit(imitator.features(params, goals), imitator.config.lstm)
+    clock = imitator.core.horizon - steps
+    pursuit = begin_pursuit(imitator.features(params, goals), imitator.config.lstm, clock)
 
     def one(carry, key: PRNGKey):
         worlds, pursuit = carry
         choose_key, step_key = jax.random.split(key)
         images = jax.vmap(env.observe)(worlds.state)
         pursuit, actions, _ = act(imitator, params, pursuit, images, jnp.full(count, epsilon), choose_key)
-        return (step_worlds(env, worlds, actions, step_key), pursuit), None
+        worlds = step_worlds(env, worlds, actions, step_key)
+        return (worlds, pursuit), jax.vmap(env.measure)(worlds.state)
 
-    (worlds, _), _ = jax.lax.scan(one, (worlds, pursuit), jax.random.split(act_key, imitator.core.horizon))
-    return jax.vmap(env.observe)(worlds.state), jax.vmap(env.measure)(worlds.state)
+    (worlds, _), measures = jax.lax.scan(one, (worlds, pursuit), jax.random.split(act_key, steps))
+    return jax.vmap(env.observe)(worlds.state), jnp.moveaxis(measures, 0, 1)
 
 
 def _attempts_on_host(imitator: Imitator, env: ScoredHostEnv) -> Callable:
     """The same beside host environments, with as many goals at once as there are environments."""
 
     @jax.jit
-    def begin(params: Params, goals: jax.Array) -> Pursuit:
-        return begin_pursuit(imitator.features(params, goals), imitator.config.lstm)
+    def begin(params: Params, goals: jax.Array, clock: int) -> Pursuit:
+        return begin_pursuit(imitator.features(params, goals), imitator.config.lstm, clock)
 
     @jax.jit
     def decide(params: Params, pursuit: Pursuit, raw: Any, epsilon: float, key: PRNGKey) -> tuple[Pursuit, jax.Array]:
@@ -121,13 +138,16 @@ def _attempts_on_host(imitator: Imitator, env: ScoredHostEnv) -> Callable:
         pursuit, actions, _ = act(imitator, params, pursuit, images, epsilons, key)
         return pursuit, actions
 
-    def attempt(params: Params, goals: jax.Array, epsilon: float, key: PRNGKey) -> tuple[jax.Array, np.ndarray]:
+    def attempt(
+        params: Params, goals: jax.Array, epsilon: float, key: PRNGKey, steps: int
+    ) -> tuple[jax.Array, np.ndarray]:
         step = env.reset(int(jax.random.randint(key, (), 0, 2**31 - 1)))
-        pursuit = begin(params, goals)
-        for t in range(imitator.core.horizon):
+        pursuit, measures = begin(params, goals, imitator.core.horizon - steps), []
+        for t in range(steps):
             pursuit, actions = decide(params, pursuit, step.raw, epsilon, jax.random.fold_in(key, t))
             env.send(np.asarray(actions))
             step = env.recv()
-        return env.observe(step.raw), env.measure(step.raw)
+            measures.append(np.array(env.measure(step.raw)))  # a copy: the next step may write over it
+        return env.observe(step.raw), np.stack(measures, axis=1)
 
     return attempt

@@ -1,17 +1,20 @@
-"""Pictures of a run: its curve, and goals above what was achieved."""
+"""Pictures of a run: its curve, goals above what was achieved, and success over the steps a goal may take."""
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")  # no display is needed, and none is asked for
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from discern.evaluation.achievement import Score
 from discern.evaluation.goal_sets import GoalSet
 
 STRIP = 10
+MARKERS = "os^Dvx"
 
 
 def draw_curve(rows: list[dict], path: Path) -> None:
@@ -44,6 +47,24 @@ def draw_goals(goals: GoalSet, score: Score, path: Path) -> None:
 def draw_averages(goals: GoalSet, average_final_images: np.ndarray, path: Path) -> None:
     """Goals spread over the set, each above the mean of the last frames of all attempts at it, uint8 [M, H, W, 3]."""
     _draw_pairs(goals.images, average_final_images, "goal above, average of what was achieved below", path)
+
+
+def draw_budgets(agents: dict[str, dict[int, dict[str, Any]]], path: Path) -> None:
+    """Success over the number of steps a goal may take, a line for each agent: {name: {steps: {"success",
+    "at_some_step"}}}; dashed, the attempts that were at the goal at some step."""
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    for number, (name, budgets) in enumerate(agents.items()):
+        look: dict[str, Any] = {"color": f"C{number}", "marker": MARKERS[number % len(MARKERS)], "markersize": 4}
+        steps = sorted(budgets)
+        for share, style, label in (("success", "-", name), ("at_some_step", "--", f"{name}, at some step")):
+            values = [100 * budgets[n][share] for n in steps]
+            axes.plot(steps, values, linestyle=style, label=label, **look)
+    axes.set(xlabel="steps to reach the goal in", ylabel="held-out goals reached, %", ylim=(0, 102), xlim=(0, None))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
 
 
 def _draw_pairs(above: np.ndarray, below: np.ndarray, title: str, path: Path, shares: np.ndarray | None = None) -> None:

@@ -23,6 +23,7 @@ SHOWN = {
     "reward_mean": "{:.3f}",
     "dropped": "{:,.0f}",
     "success": "{:.1%}",
+    "at_some_step": "{:.1%}",
     "random": "{:.1%}",
     "seconds": "{:,.0f}",
     "seconds_left": "{:,.0f}",

@@ -3,6 +3,7 @@
 import os
 import platform
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import jax
 from discern.envs import make_scored_env, opened
 from discern.evaluation.achievement import evaluator
 from discern.evaluation.goal_sets import goal_set
-from discern.run.trained import load
+from discern.run.trained import Agent, load
 from discern.types import UserError
 
 
@@ -22,45 +23,73 @@ def evaluate(
     count: int = 100,
     seed: int = 0,
     figure: str | Path | None = None,
+    steps: int | None = None,
+    budgets: Sequence[int] = (),
+    budget_figure: str | Path | None = None,
 ) -> dict[str, Any]:
     """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it.
 
     `goals` is the world's usual set unless named; `figure` is where to draw goals above the average of what was
-    achieved.
+    achieved. An attempt takes T steps, or `steps`; `budgets` are numbers of steps to score as well, and `budget_figure`
+    is where to draw success over them.
     """
     if trials < 1 or count < 1:
         raise UserError("trials and goals must be at least 1")
-    if figure is not None and (Path(figure).suffix != ".png" or not Path(figure).parent.is_dir()):
-        raise UserError(f"cannot draw {figure}: name a .png in a folder that exists")
+    for path in (figure, budget_figure):
+        _refuse_undrawable(path)
+    if budget_figure is not None and not budgets:
+        raise UserError("name the numbers of steps to draw success over: --budgets 5 10 20")
     began = time.monotonic()
     agent = load(run)
-    if not agent.spec.dimensions:
-        raise UserError(
-            f"{agent.spec.name} has no success rate, because {agent.spec.unscored}; "
-            f"train and look at the run's goals.png"
-        )
+    refuse_unscored(agent)
+    steps = agent.budget(steps)
+    budgets = sorted({agent.budget(budget) for budget in budgets})
     with opened(make_scored_env(agent.config.env, count, agent.config)) as env:
         wanted = goal_set(env, goals, count)
         attempt = evaluator(agent.learner.imitator, env)
-        score = attempt(agent.params, wanted, trials, seed=seed)
-        random = attempt(agent.params, wanted, trials, epsilon=1.0, seed=seed)
-    if figure is not None:
-        from discern.evaluation.figures import draw_averages  # matplotlib is slow to import
+        score = attempt(agent.params, wanted, trials, seed=seed, steps=steps)
+        random = attempt(agent.params, wanted, trials, epsilon=1.0, seed=seed, steps=steps)
+        scores = [attempt(agent.params, wanted, trials, seed=seed, steps=budget) for budget in budgets]
+    shares = [{"success": one.success, "at_some_step": one.at_some_step} for one in scores]
+    by_budget = dict(zip(budgets, shares, strict=True))
+    if figure is not None or budget_figure is not None:
+        from discern.evaluation.figures import draw_averages, draw_budgets  # matplotlib is slow to import
 
-        draw_averages(wanted, score.average_images, Path(figure))
+        if figure is not None:
+            draw_averages(wanted, score.average_images, Path(figure))
+        if budget_figure is not None:
+            draw_budgets({Path(run).resolve().name: by_budget}, Path(budget_figure))
     return {
         "success": score.success,
         "random": random.success,
+        "at_some_step": score.at_some_step,
+        "random_at_some_step": random.at_some_step,
+        "steps": steps,
         "goals": {"set": wanted.name, "count": count, "digest": wanted.digest},
         "trials": trials,
         "per_dimension": score.per_dimension,
         "random_per_dimension": random.per_dimension,
         "by_goal": [round(float(share), 4) for share in score.by_goal],
+        **({"budgets": by_budget} if budgets else {}),
         "env": agent.config.env,
         "seed": seed,
         "seconds": round(time.monotonic() - began, 2),
         "machine": machine(),
     }
+
+
+def _refuse_undrawable(path: str | Path | None) -> None:
+    if path is not None and (Path(path).suffix != ".png" or not Path(path).parent.is_dir()):
+        raise UserError(f"cannot draw {path}: name a .png in a folder that exists")
+
+
+def refuse_unscored(agent: Agent) -> None:
+    """A UserError where the agent's world has no success rate."""
+    if not agent.spec.dimensions:
+        raise UserError(
+            f"{agent.spec.name} has no success rate, because {agent.spec.unscored}; "
+            f"train and look at the run's goals.png"
+        )
 
 
 def machine() -> dict[str, Any]:

@@ -172,7 +172,7 @@ class Session:
         row["parameter_lag"] = self.loop.parameter_lag()
         if score is not None and score.success is not None:
             row["random"] = state.random_success
-            row |= {"success": score.success, "per_dimension": score.per_dimension}
+            row |= {"success": score.success, "at_some_step": score.at_some_step, "per_dimension": score.per_dimension}
         if score is not None:
             save_strip(self.goals.images, score.final_images, self.folder.path / "goals.png")
         metrics.write(row)

@@ -20,13 +20,13 @@ from discern.types import Frames, Params, UserError
 
 
 class Reached(NamedTuple):
-    """What came of pursuing a goal: T + 1 observations, T actions, Q-values and learned rewards along the way."""
+    """What came of pursuing a goal for n steps: observations, actions, Q-values and learned rewards along the way."""
 
     goal: np.ndarray  # uint8 [H, W, 3]
-    observations: np.ndarray  # uint8 [T+1, H, W, 3]
-    actions: np.ndarray  # int32 [T]
-    q_values: np.ndarray  # float32 [T, A]
-    rewards: np.ndarray  # float32 [T+1], how much each observation is like the goal, to the teacher
+    observations: np.ndarray  # uint8 [n+1, H, W, 3]
+    actions: np.ndarray  # int32 [n]
+    q_values: np.ndarray  # float32 [n, A]
+    rewards: np.ndarray  # float32 [n+1], how much each observation is like the goal, to the teacher
 
 
 class Agent:
@@ -60,12 +60,22 @@ class Agent:
         self._choose, self._reward, self._embed = choose, reward, embedded
         self._features = jax.jit(imitator.features)
 
-    def pursue(self, goal: np.ndarray) -> "Pursuer":
-        """A policy for a loop of your own: `.act(observation)` until `.finished`."""
-        return Pursuer(self, self.image(goal, "the goal"))
+    def budget(self, steps: int | None = None) -> int:
+        """The steps to reach a goal in: T unless fewer are asked for; a UserError where the agent knows no fewer."""
+        if steps is None:
+            return self.horizon
+        if not 1 <= steps <= self.horizon:
+            raise UserError(f"this agent takes 1 to {self.horizon} steps to a goal, not {steps}")
+        if steps < self.horizon and not self.config.relabel.ends:
+            raise UserError(f"this agent knows only {self.horizon} steps: for {steps}, train one with --relabel.ends")
+        return steps
 
-    def reach(self, env: Env, goal: np.ndarray, seed: int = 0) -> Reached:
-        """Pursues the goal for T steps from a fresh start of the world."""
+    def pursue(self, goal: np.ndarray, steps: int | None = None) -> "Pursuer":
+        """A policy for a loop of your own: `.act(observation)` until `.finished`, after T steps or those asked for."""
+        return Pursuer(self, self.image(goal, "the goal"), self.budget(steps))
+
+    def reach(self, env: Env, goal: np.ndarray, seed: int = 0, steps: int | None = None) -> Reached:
+        """Pursues the goal for T steps, or for those asked for, from a fresh start of the world."""
         if env.spec.image_shape != self.spec.image_shape or env.spec.actions != self.spec.actions:
             raise UserError(
                 f"this agent lives in {self.spec.name}: images {self.spec.image_shape}, {self.spec.actions} actions; "
@@ -74,7 +84,7 @@ class Agent:
         host = env if is_host(env) else Hosted(env, 1)
         if host.size != 1:
             raise UserError(f"reach() acts in one environment, not {host.size}: make_env(name, 1)")
-        pursuer = self.pursue(goal)
+        pursuer = self.pursue(goal, steps)
         step = host.reset(seed)
         frames, actions, q_values = [np.array(host.observe(step.raw))[0]], [], []
         while not pursuer.finished:
@@ -97,6 +107,10 @@ class Agent:
         rewards = np.asarray(self._reward(self.params, jnp.asarray(observation), jnp.asarray(goal)))
         return rewards if many else rewards[0]
 
+    def features(self, images: np.ndarray) -> np.ndarray:
+        """h of images, uint8 [M, H, W, 3] → [M, F]."""
+        return np.asarray(self._features(self.params, jnp.asarray(images)))
+
     def embed(self, images: np.ndarray) -> np.ndarray:
         """The teacher's embedding of images, uint8 [M, H, W, 3] → [M, E]; the torso's features where it has none."""
         return np.asarray(self._embed(self.params, jnp.asarray(images)))
@@ -115,22 +129,22 @@ class Agent:
 class Pursuer:
     """One goal being pursued: the clock and the recurrent state are kept inside."""
 
-    def __init__(self, agent: Agent, goal: np.ndarray):
-        self.agent, self.goal = agent, goal
+    def __init__(self, agent: Agent, goal: np.ndarray, budget: int):
+        self.agent, self.goal, self.budget = agent, goal, budget
         features = agent._features(agent.params, jnp.asarray(goal[None]))
-        self._pursuit = begin_pursuit(features, agent.config.network.lstm)
+        self._pursuit = begin_pursuit(features, agent.config.network.lstm, agent.horizon - budget)
         self.steps = 0
         self.q_values: np.ndarray = np.zeros(agent.spec.actions, np.float32)
 
     @property
     def finished(self) -> bool:
-        """Whether the T actions that the goal was to take are spent."""
-        return self.steps >= self.agent.horizon
+        """Whether the actions that the goal was to take are spent."""
+        return self.steps >= self.budget
 
     def act(self, observation: np.ndarray) -> int:
         """The best action at this observation; the clock moves on by one."""
         if self.finished:
-            raise UserError(f"this pursuit's {self.agent.horizon} steps are spent: call pursue() again")
+            raise UserError(f"this pursuit's {self.budget} steps are spent: call pursue() again")
         image = jnp.asarray(self.agent.image(observation, "the observation"))
         self._pursuit, actions, q_values = self.agent._choose(self.agent.params, self._pursuit, image)
         self.steps += 1

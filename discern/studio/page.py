@@ -86,6 +86,7 @@ def _goals_tab(answers: "Answers", page: gr.Blocks, agent: gr.Dropdown) -> None:
                 start = gr.Button("Start", variant="primary", elem_id="start", min_width=100)
                 stop = gr.Button("Stop", elem_id="stop", min_width=100)
                 speed = gr.Slider(2, 30, 10, step=1, label="frames a second", scale=2, buttons=[])
+                steps = gr.Slider(1, 2, 2, step=1, label="steps", scale=2, buttons=[], visible=False)
             with gr.Row(elem_classes="controls"):
                 average = gr.Button(f"Average attempts at {STRIP} goals", elem_id="average", min_width=220)
                 attempts = gr.Slider(2, 50, 10, step=1, label="attempts at each", buttons=[])
@@ -103,11 +104,11 @@ def _goals_tab(answers: "Answers", page: gr.Blocks, agent: gr.Dropdown) -> None:
                 file = gr.File(label="an image: PNG, JPEG, WebP, GIF or BMP", height=200, elem_id="upload")
                 notice = gr.HTML(elem_id="notice")
     hidden: Any = {"show_progress": "hidden"}
-    running = start.click(answers.pursue, [visit, speed], [visit, stage, lists["achieved"]], **hidden)
-    averaging = average.click(answers.average, [visit, attempts], strip, **hidden)
+    running = start.click(answers.pursue, [visit, speed, steps], [visit, stage, lists["achieved"]], **hidden)
+    averaging = average.click(answers.average, [visit, attempts, steps], strip, **hidden)
     both: list[Any] = [running, averaging]
     stop.click(None, cancels=both)
-    entered = [visit, stage, *lists.values(), layout, colour, strip]
+    entered = [visit, stage, *lists.values(), layout, colour, strip, steps]
     gr.on([page.load, agent.change], answers.enter, agent, entered, cancels=both, show_progress_on=stage)
     gr.on([shown.select for shown in lists.values()], answers.choose, visit, [visit, stage], cancels=both[:1], **hidden)
     gr.on([layout.input, colour.input], answers.draw_map, [visit, layout, colour], lists["map"], **hidden)
@@ -137,7 +138,9 @@ class Answers:
         shown = [pictures.tiles(lists[source], nothing) for source, nothing in NOTHING.items()]
         shown += [self.draw_map(visit, layout, first), layout]
         colour = gr.Radio(choices=names, value=first, visible=bool(names))
-        return [visit, _still(watched, visit.goal), *shown, colour, pictures.note(AVERAGES)]
+        most, ends = watched.agent.horizon, watched.agent.config.relabel.ends
+        steps = gr.Slider(1, most, most, step=1, visible=ends)
+        return [visit, _still(watched, visit.goal), *shown, colour, pictures.note(AVERAGES), steps]
 
     def choose(self, visit: Visit, event: gr.EventData) -> tuple[Visit, str]:
         """A click on goal `index` of a list or of the map."""
@@ -149,22 +152,23 @@ class Answers:
         known = {dimension.name: (i, dimension) for i, dimension in enumerate(watched.agent.spec.dimensions)}
         return pictures.scatter(goals, watched.layout(goals, layout), known.get(name or ""))
 
-    def pursue(self, visit: Visit, speed: float) -> Iterator[tuple[Any, ...]]:
+    def pursue(self, visit: Visit, speed: float, wanted: float) -> Iterator[tuple[Any, ...]]:
         """The stage, moment after moment; what the pursuit ended in becomes a goal to choose."""
         watched = self.watched(visit and visit.agent)
-        for moment in watched.pursue(visit.goal, seed=int(np.random.default_rng().integers(2**31))):
-            yield gr.skip(), pictures.stage(visit.goal, moment, watched.agent.horizon), gr.skip()
+        steps = watched.steps(wanted)
+        for moment in watched.pursue(visit.goal, int(np.random.default_rng().integers(2**31)), steps):
+            yield gr.skip(), pictures.stage(visit.goal, moment, steps), gr.skip()
             time.sleep(1 / speed)
         end = Goal(moment.frame, f"where attempt {visit.attempts + 1} ended", moment.measures)
         lists = visit.lists | {"achieved": [end, *visit.lists["achieved"]]}
         yield visit._replace(attempts=visit.attempts + 1, lists=lists), gr.skip(), pictures.tiles(lists["achieved"])
 
-    def average(self, visit: Visit, attempts: float) -> Iterator[str]:
+    def average(self, visit: Visit, attempts: float, wanted: float) -> Iterator[str]:
         """The chosen goal and others of the set, each attempted again and again."""
         watched = self.watched(visit and visit.agent)
         others = np.linspace(0, len(watched.goal_set) - 1, STRIP).round().astype(int)[1:]
         goals = [visit.goal, *(watched.goal_set[i] for i in others)]
-        for averages in watched.average(goals, int(attempts)):
+        for averages in watched.average(goals, int(attempts), watched.steps(wanted)):
             yield pictures.strip(goals, averages)
 
     def upload(self, visit: Visit, path: str) -> tuple[Any, ...]:

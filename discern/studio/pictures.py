@@ -28,7 +28,7 @@ def note(text: str, kind: str = "plain") -> str:
     return f'<p class="note {kind}">{escape(text)}</p>'
 
 
-def stage(goal: Goal, moment: Moment, horizon: int) -> str:
+def stage(goal: Goal, moment: Moment, steps: int) -> str:
     """Goal and world side by side; beside them the learned reward so far and the Q-values of each action."""
     marks = "".join(f'<i class="{"hit" if hit else "miss"}">{escape(n)}</i>' for n, hit in moment.reached.items())
     verdict = "under-way" if moment.action >= 0 else "reached" if all(moment.reached.values()) else "missed"
@@ -38,9 +38,9 @@ def stage(goal: Goal, moment: Moment, horizon: int) -> str:
       <figure><img src="{data_uri(goal.image)}" alt="goal">
         <figcaption>goal <b>{escape(goal.name)}</b></figcaption></figure>
       <figure><img src="{data_uri(moment.frame)}" alt="world" class="{verdict if moment.reached else "unmeasured"}">
-        <figcaption>world <b>step {moment.step}/{horizon}</b>{marks}</figcaption></figure>
+        <figcaption>world <b>step {moment.step}/{steps}</b>{marks}</figcaption></figure>
       <section><h4>learned reward <b>{rewards[-1]:.2f}</b></h4>
-        {chart({"reward": (range(len(rewards)), rewards)}, horizon, ends)}
+        {chart({"reward": (range(len(rewards)), rewards)}, steps, ends)}
         <h4>value of each action</h4>{bars(moment.q_values, moment.action)}</section></div>"""
 
 

@@ -89,9 +89,14 @@ class Watched:
         images = load_final(self.folder.path).achieved[:SHOWN]
         return [Goal(image, f"achieved by the run for no. {i + 1}") for i, image in enumerate(images)]
 
-    def pursue(self, goal: Goal, seed: int) -> Iterator[Moment]:
-        """T + 1 moments from a fresh start of a world of the pursuit's own."""
-        pursuer, rewards = self.agent.pursue(goal.image), list[float]()
+    def steps(self, wanted: float | None = None) -> int:
+        """The steps to reach a goal in: those wanted, as far as the agent knows other numbers than T."""
+        most = self.agent.horizon
+        return min(max(1, round(wanted or most)), most) if self.agent.config.relabel.ends else most
+
+    def pursue(self, goal: Goal, seed: int, steps: int | None = None) -> Iterator[Moment]:
+        """n + 1 moments from a fresh start of a world of the pursuit's own."""
+        pursuer, rewards = self.agent.pursue(goal.image, steps), list[float]()
         dimensions = self.agent.spec.dimensions
         names = [dimension.name for dimension in dimensions]
         with self._world() as world:
@@ -109,15 +114,16 @@ class Watched:
                 world.send(np.array([action], np.int32))
                 step = world.recv()
 
-    def average(self, goals: list[Goal], attempts: int) -> Iterator[Averages]:
+    def average(self, goals: list[Goal], attempts: int, steps: int | None = None) -> Iterator[Averages]:
         """Attempts at every goal, one after another, and the mean of what they ended in so far."""
         images = np.stack([self.agent.image(goal.image) for goal in goals])
         unknown = np.full(len(self.agent.spec.dimensions), np.nan, np.float32)
         measures = np.stack([unknown if goal.measures is None else goal.measures for goal in goals])
         total, hits = np.zeros(images.shape, np.uint32), np.zeros(len(goals), np.float32)
         for attempt in range(attempts):
+            chosen = GoalSet("chosen", images, measures, "")
             with self._strip_lock:
-                score = self._evaluate(self.agent.params, GoalSet("chosen", images, measures, ""), 1, seed=attempt)
+                score = self._evaluate(self.agent.params, chosen, 1, seed=attempt, steps=steps)
             total += score.final_images
             hits += np.where(np.isnan(measures).any(-1) | (measures.shape[-1] == 0), np.nan, score.by_goal)
             yield Averages(attempt + 1, (total / (attempt + 1)).round().astype(np.uint8), hits / (attempt + 1))
