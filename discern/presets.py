@@ -11,6 +11,7 @@ FAST: dict[str, Any] = {
     "network.layer_norm": True,
     "network.bfloat16": True,
     "relabel.goals": ("draw", "random", "hindsight", "other"),
+    "relabel.ends": True,
     "learner.batch": 64,
     "learner.optimiser": "adam",
     "learner.learning_rate": 3e-4,
@@ -91,8 +92,14 @@ LONG: dict[str, Any] = {  # for goals that take many steps: what came of them mu
 
 DIVERSE: dict[str, Any] = {"goal_buffer.strategy": "diverse", "goal_buffer.closeness": "nearest"}
 
+TEMPORAL: dict[str, Any] = {"reward.kind": "temporal", "reward.pair_gap": 5.0}  # where all that changes can be changed
+TWINS: dict[str, Any] = {"reward.kind": "twins", "actor.twins": 8}  # where something cannot, or is not yet
+
 FIRST_PERSON_FAST: dict[str, Any] = (
-    LONG | DIVERSE | {"actor.horizon": 80, "actor.warm_up": 50, "replay_capacity": 10_000}
+    LONG
+    | DIVERSE
+    | {"actor.horizon": 80, "actor.warm_up": 50, "replay_capacity": 10_000}
+    | {"reward.kind": "temporal", "reward.pair_gap": 8.0}  # nothing else teaches h to see the pool
 )
 
 ATARI_FAST: dict[str, Any] = (
@@ -108,28 +115,36 @@ ATARI_FAST: dict[str, Any] = (
         "learner.replay_ratio": 16.0,
         "goal_buffer.p_replace": 3e-3,
         "replay_capacity": 12_000,
+        "relabel.ends": False,
         "reward.hide": 1.0,
         "atari.await_control": True,
     }
 )
 
-CONTROL_FAST: dict[str, Any] = LONG | {"control.episode": 300, "learner.replay_ratio": 8.0}
-SWUNG: dict[str, Any] = CONTROL_FAST | {"actor.persistence": 2.0}  # single random steps swing and strike nothing
+CONTROL_FAST: dict[str, Any] = LONG | {
+    "actor.environments": 512,
+    "actor.host_groups": 4,
+    "control.episode": 300,
+    "learner.replay_ratio": 8.0,
+}
+POSED: dict[str, Any] = CONTROL_FAST | TWINS | {"actor.p_restart": 0.33}  # a target that stays out of reach, say
+SWUNG: dict[str, Any] = CONTROL_FAST | TEMPORAL | {"actor.persistence": 2.0}  # single random steps swing nothing
 
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
     "arena/16": {"learner.learning_rate": 2e-3},
-    "arena/two": {"learner.learning_rate": 1e-3},
+    "arena/two": TWINS
+    | {"reward.pair_gap": 2.0, "reward.hidden": 128, "learner.learning_rate": 1e-3, "learner.replay_ratio": 8.0},
     "arena/84": {},
     "atari": ATARI_FAST,
     "atari/montezuma_revenge": ATARI_FAST | {"actor.persistence": 2.0},  # single random steps climb no ladder
     "watermaze": FIRST_PERSON_FAST,
     "lab": FIRST_PERSON_FAST,
-    "control": CONTROL_FAST,
+    "control": POSED,
     "control/pendulum-swingup": SWUNG,
     "control/cartpole-swingup": SWUNG,
     "control/ball_in_cup-catch": SWUNG,
-    "control/finger-spin": SWUNG,
+    "control/finger-spin": POSED | {"actor.persistence": 2.0},
     "gym": {"network.centre": True, "learner.batch": 32, "learner.replay_ratio": 8.0},
 }
 

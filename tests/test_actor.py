@@ -56,7 +56,7 @@ def collect(way: str, episode: int, steps: int, config: Config = CONFIG):
         collector = HostCollector(config, groups, learner.imitator)
     state, goals, _ = collector.start(jax.random.key(0), first_slot=CAPACITY)
     params = jax.jit(learner.init)(jax.random.key(1), goals.images).params
-    memory = Memory(empty_replay(CAPACITY, ENVIRONMENTS, HORIZON, env.spec.image_shape), goals)
+    memory = Memory(empty_replay(CAPACITY, ENVIRONMENTS, HORIZON, env.spec.image_shape, 1), goals)
     goal_images = np.asarray(goals.images)
     state, memory = collector.turn(params, state, memory, jax.random.key(2))
     replay = memory.replay

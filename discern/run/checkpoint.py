@@ -76,7 +76,7 @@ def fill(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path) 
     names, structure = _names(template, prefix)
     leaves = []
     for name, wanted in names:
-        found = arrays.get(name)
+        found = arrays.get(name, np.zeros(wanted.shape) if wanted.size == 0 else None)  # nothing need not be saved
         if found is None or found.shape != wanted.shape:
             shape = "is missing" if found is None else f"has shape {found.shape}, not {wanted.shape}"
             raise UserError(f"the checkpoint {path} belongs to another agent: {name} {shape}")
@@ -90,7 +90,8 @@ def _names(tree: Any, prefix: str = "") -> tuple[list[tuple[str, Any]], Any]:
 
 
 def _flatten(tree: Any) -> dict[str, np.ndarray]:
-    return {name: np.asarray(jax.device_get(leaf)) for name, leaf in _names(tree)[0]}
+    arrays = {name: np.asarray(jax.device_get(leaf)) for name, leaf in _names(tree)[0]}
+    return {name: array for name, array in arrays.items() if array.size}  # Orbax refuses to save nothing
 
 
 def _digests(folder: Path) -> dict[str, str]:
