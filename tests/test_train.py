@@ -1,5 +1,6 @@
 """Whole runs: they learn, stop, go on, and lose nothing."""
 
+import hashlib
 import json
 import math
 import random
@@ -17,6 +18,7 @@ from rich.console import Console
 
 import discern
 from discern.config import replace
+from discern.presets import preset
 from discern.run.checkpoint import latest_checkpoint, load_checkpoint
 from discern.run.folder import RunFolder, new_folder
 from discern.run.state import restore_state
@@ -225,3 +227,51 @@ def test_killed_at_ten_random_moments_it_always_comes_back(tmp_path):
     assert f"stopped and saved; go on with: discern train --resume {run}" in output
     steps = [row["steps"] for row in RunFolder(run).metrics()]
     assert steps == sorted(steps)
+
+
+def digest(tree) -> str:
+    found = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        found.update(np.asarray(leaf).tobytes())
+    return found.hexdigest()[:16]
+
+
+def test_the_paper_configuration_is_what_it_was(tiny):
+    """Numbers recorded before anything beyond the paper was built into the learner: draws to the bit."""
+    sizes = {
+        name: getattr(getattr(tiny, name.split(".")[0]), name.split(".")[1]) if "." in name else getattr(tiny, name)
+        for name in [
+            "minutes",
+            "steps",
+            "replay_capacity",
+            "actor.environments",
+            "actor.horizon",
+            "learner.batch",
+            "goal_buffer.capacity",
+            "network.channels",
+            "network.features",
+            "network.lstm",
+            "network.time_units",
+        ]
+    }
+    loop = Loop(replace(preset("arena", "paper"), sizes))
+    state, metrics = loop.start(), {}
+    for _ in range(12):
+        state, metrics = loop.turn(state)
+    stored = state.memory.replay.stored
+    played = (stored.observations, stored.actions, stored.goal_slot, state.memory.replay.queue)
+    assert int(state.learner.updates) == 10
+    assert digest(played) == "e4d075adfa0b3c13"
+    assert digest(state.memory.goals.images) == "1172382986f4d39a"
+    recorded = {"td_loss": "0x1.3d2d2p+0", "teacher_loss": "0x1.398bccp+0", "gradient_norm": "0x1.2e2b66p+2"}
+    recorded |= {"reward_mean": "0x1.f7634ap-1", "q_mean": "0x1.3b97d8p-5"}
+    for name, value in recorded.items():
+        assert float(metrics[name]) == pytest.approx(float.fromhex(value), rel=1e-6), name
+
+
+def test_what_can_be_seen_is_probed_while_training(tmp_path, tiny):
+    run = train(
+        replace(tiny, {"evaluate_every": 500, "actor.environments": 32, "replay_capacity": 64}), tmp_path / "r", QUIET
+    )
+    rows = [row for row in RunFolder(run).metrics() if "success" in row]
+    assert all(-10 < rows[-1][f"probe/{who}/{axis}"] <= 1 for who in ("h", "teacher") for axis in "xy")

@@ -8,7 +8,7 @@ from discern.agent.networks import Imitator, Inverse
 from discern.agent.q_learning import goal_returns, td_loss
 from discern.agent.relabel import measures, rows
 from discern.agent.rewards import Reward, make_reward
-from discern.agent.rewards.discern import DiscernReward
+from discern.agent.rewards.discern import DiscernReward, embed
 from discern.agent.rewards.pairs import PairReward
 from discern.config import Config, LearnerConfig
 from discern.envs.base import EnvSpec
@@ -89,6 +89,11 @@ class Learner:
         observations = observed(features, batch)
         logits = self.inverse.apply({"params": params["inverse"]}, observations[:, :-1], observations[:, 1:])
         return optax.softmax_cross_entropy_with_integer_labels(logits, batch.trajectories.actions).mean()
+
+    def embed(self, params: Params, features: jax.Array) -> jax.Array:
+        """What the reward makes of h: [..., F] → [..., E]; h itself where it has no embedding."""
+        layer = params["reward"].get("encoder", params["reward"])
+        return embed(layer, features) if "kernel" in layer else features
 
     def q_values(self, params: Params, features: jax.Array, batch: Batch) -> jax.Array:
         """Q of every step under every goal, [B, G, T, A], from the features of `rows(batch)`."""

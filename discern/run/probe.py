@@ -9,15 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from discern.agent.learner import Learner
 from discern.agent.policy import act, begin_pursuit
 from discern.envs import Hosted, is_host, make_scored_env, opened
-from discern.envs.base import ScoredHostEnv
+from discern.envs.base import Dimension, ScoredHostEnv
 from discern.evaluation.achievement import Score, score
 from discern.evaluation.goal_sets import GoalSet, goal_set
 from discern.evaluation.probes import Reward, left_of_reward, pairs_of_frames, sight, verdict
+from discern.run.replay import Replay, sample
 from discern.run.report import machine, refuse_unscored
 from discern.run.trained import Agent, load
-from discern.types import UserError
+from discern.types import Params, PRNGKey, UserError
 
 GOALS = 100
 KEPT = 12  # frames of a trajectory
@@ -91,6 +93,37 @@ def probe(run: str | Path, seed: int = 0) -> dict[str, Any]:
         "seconds": round(time.monotonic() - began, 2),
         "machine": machine(),
     }
+
+
+def replay_probe(learner: Learner) -> Callable[[Params, Replay, PRNGKey], tuple[jax.Array, ...]]:
+    """What `sight_in_replay` looks at, compiled: features, embeddings and measures, [64, K, …] each."""
+
+    @jax.jit
+    def look(params: Params, replay: Replay, key: PRNGKey) -> tuple[jax.Array, ...]:
+        trajectories = sample(replay, key, 64)
+        frames = trajectories.measures.shape[1]
+        some = np.linspace(0, frames - 1, min(8, frames)).round().astype(int)
+        features = learner.imitator.features(params, trajectories.observations[:, some])
+        return features, learner.embed(params, features), trajectories.measures[:, some]
+
+    return look
+
+
+def sight_in_replay(seen: tuple[jax.Array, ...], dimensions: tuple[Dimension, ...]) -> dict[str, float]:
+    """How well each dimension can be read from h and from the teacher's embedding: probe/h/NAME, probe/teacher/NAME.
+
+    The probes are of 48 trajectories, and tested on 16 others.
+    """
+    of_h, of_teacher, measures = (x.reshape((-1, x.shape[-1])) for x in jax.device_get(seen))
+    is_train = np.arange(len(measures)) < 3 * len(measures) // 4
+    known = np.isfinite(measures).all(-1)
+    if min((known & is_train).sum(), (known & ~is_train).sum()) < FEWEST_FRAMES:
+        return {}
+    report: dict[str, float] = {}
+    for who, features in (("h", of_h), ("teacher", of_teacher)):
+        r2 = sight(features[known], measures[known], is_train[known], dimensions)
+        report |= {f"probe/{who}/{name}": value for name, value in r2.items() if np.isfinite(value)}
+    return report
 
 
 def _play_all(agent: Agent, moments: np.ndarray, seed: int, rng: np.random.Generator) -> tuple[GoalSet, list[Played]]:

@@ -18,6 +18,7 @@ from discern.evaluation.goal_sets import goal_set
 from discern.run.final import save_final, save_strip
 from discern.run.folder import RunFolder
 from discern.run.metrics import Metrics, Rates
+from discern.run.probe import replay_probe, sight_in_replay
 from discern.run.state import TrainState, diverged, save_state
 from discern.types import LostError, StoppedError, UserError
 
@@ -68,6 +69,7 @@ class Session:
         self.config = loop.config
         self.env = make_scored_env(self.config.env, self.config.evaluation_goals, self.config)
         self.evaluate = evaluator(loop.learner.imitator, self.env)
+        self.look = replay_probe(loop.learner)
         self.goals = goal_set(self.env, count=self.config.evaluation_goals)
         self.final_trials = max(self.config.evaluation_trials, 1 if is_host(self.env) else 5)
         self.rates = Rates(state.steps, int(state.learner.updates))
@@ -154,6 +156,14 @@ class Session:
         self.evaluate_at = self.state.steps + self.config.evaluate_every
         return self.evaluate(self.state.learner.agent, self.goals, trials or self.config.evaluation_trials)
 
+    def probe(self) -> dict[str, float]:
+        """What can be read of the scored dimensions from what the agent sees; nothing where nobody measured them."""
+        replay: Any = self.state.memory.replay
+        if replay is None or not replay.stored.measures.shape[-1] or not int(replay.filled):
+            return {}
+        seen = self.look(self.state.learner.agent, replay, jax.random.key(self.state.turn))
+        return sight_in_replay(seen, self.env.spec.dimensions)
+
     def save(self) -> None:
         save_state(self.folder, self.state, self.config.save_replay)
         self.last_save = time.monotonic()
@@ -173,6 +183,7 @@ class Session:
         if score is not None and score.success is not None:
             row["random"] = state.random_success
             row |= {"success": score.success, "at_some_step": score.at_some_step, "per_dimension": score.per_dimension}
+            row |= self.probe()
         if score is not None:
             save_strip(self.goals.images, score.final_images, self.folder.path / "goals.png")
         metrics.write(row)

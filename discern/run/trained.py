@@ -10,7 +10,6 @@ from PIL import Image
 
 from discern.agent.learner import Learner
 from discern.agent.policy import act, begin_pursuit
-from discern.agent.rewards.discern import embed
 from discern.config import Config
 from discern.envs import Env, is_host, spec_of
 from discern.envs.base import EnvSpec, Hosted
@@ -53,9 +52,7 @@ class Agent:
 
         @jax.jit
         def embedded(params, images):
-            features, teacher = imitator.features(params, images), params["reward"]
-            layer = teacher.get("encoder", teacher)
-            return embed(layer, features) if "kernel" in layer else features
+            return self.learner.embed(params, imitator.features(params, images))
 
         self._choose, self._reward, self._embed = choose, reward, embedded
         self._features = jax.jit(imitator.features)
