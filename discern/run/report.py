@@ -1,6 +1,5 @@
 """How good is an agent, and what was it measured on."""
 
-import os
 import platform
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ import jax
 from discern.envs import make_scored_env, opened
 from discern.evaluation.achievement import evaluator
 from discern.evaluation.goal_sets import goal_set
+from discern.machine import available_cores
 from discern.run.trained import load
 from discern.types import UserError
 
@@ -69,7 +69,7 @@ def machine() -> dict[str, Any]:
     return {
         "device": device.device_kind if device.platform != "cpu" else "cpu",
         "cpu": _cpu_name(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": available_cores(),
         "python": platform.python_version(),
         "jax": jax.__version__,
     }
