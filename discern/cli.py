@@ -25,11 +25,11 @@ FramesPerSecond = Annotated[int, Range("lie between 1 and 60", lambda x: 1 <= x 
 
 @dataclass(frozen=True)
 class Train:
-    """Train an agent; every setting is a flag, its default the world's."""
+    """Train an agent; every setting is a flag."""
 
     settings: Annotated[Settings, tyro.conf.arg(name="")]
     config: ConfigName = "fast"
-    """fast: whatever reaches the goals soonest; paper: every value the paper gives."""
+    """fast: whatever reaches the goals soonest; paper: every value the paper gives; either sized for the world."""
     run: Path | None = None
     """The run's folder; runs/… by default."""
     resume: Path | None = None
@@ -173,6 +173,7 @@ def main() -> None:
 
 
 def _train(wanted: Train) -> None:
+    _refuse_actors_alone(wanted)
     if wanted.cluster:
         from discern.run import cluster
 
@@ -184,6 +185,7 @@ def _train(wanted: Train) -> None:
 
 
 def _resume(wanted: Resume) -> None:
+    _refuse_actors_alone(wanted)
     if wanted.cluster:
         from discern.run import cluster
 
@@ -192,6 +194,11 @@ def _resume(wanted: Resume) -> None:
         from discern.run import train
 
         train.resume(wanted.resume, wanted.steps, wanted.minutes)
+
+
+def _refuse_actors_alone(wanted: Train | Resume) -> None:
+    if wanted.actors and not wanted.cluster:
+        raise UserError("--actors is for a cluster: name one too, with --cluster local, auto or HOST:PORT")
 
 
 def _bench(wanted: Bench) -> None:

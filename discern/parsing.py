@@ -36,13 +36,14 @@ def parse(commands: Mapping[str, Any], words: Sequence[str], about: str) -> Any:
     if words[0] in COMPLETION and (len(words) < 2 or words[1] not in SHELLS):
         raise UserError(f"{words[0]} needs the name of a shell: {_listed(SHELLS)}")
     kind = commands.get(words[0])
-    configured = kind is not None and "settings" in {entry.name for entry in dataclasses.fields(kind)}
-    default: Any = _default(commands, words, about) if configured else None
-    wanted = _parse(commands, words, about, default)
+    if kind is None or "settings" not in {entry.name for entry in dataclasses.fields(kind)}:
+        wanted, base = _parse(commands, words, about), None
+    else:
+        wanted, base = _configured(commands, words, about)
     try:
-        if configured:
+        if base is not None:
             wanted = dataclasses.replace(wanted, settings=Config(**vars(wanted.settings)))
-            _refuse_other_suites(wanted.settings, default.settings)
+            _refuse_other_suites(wanted.settings, base)
         problem = first_problem(wanted, but="settings")
         if problem:
             raise SettingError(problem)
@@ -51,17 +52,20 @@ def parse(commands: Mapping[str, Any], words: Sequence[str], about: str) -> Any:
     return wanted
 
 
-def _default(commands: Mapping[str, Any], words: Sequence[str], about: str) -> Any:
-    """The command with the preset of the world and configuration that are named anywhere among the words."""
-    kind = commands[words[0]]
-    first = kind(settings=_unchecked(preset("arena")))
+def _configured(commands: Mapping[str, Any], words: Sequence[str], about: str) -> tuple[Any, Config]:
+    """A command on top of the preset of the world and configuration that are named anywhere among its words."""
+    kind, usual = commands[words[0]], preset("arena")
+    default, asks = kind(settings=_unchecked(usual)), bool(set(HELP) & set(words))
     try:
-        named = _parse(commands, [word for word in words if word not in HELP], about, first)
+        named = _parse(commands, [word for word in words if word not in HELP], about, default)
     except UserError:
-        if not set(HELP) & set(words):
+        if not asks:
             raise
-        return first
-    return kind(settings=_unchecked(preset(named.settings.env, named.config)), config=named.config)
+        named = default
+    base = preset(named.settings.env, named.config)
+    if asks or base != usual:
+        named = _parse(commands, words, about, kind(settings=_unchecked(base), config=named.config))
+    return named, base
 
 
 def _unchecked(config: Config) -> Settings:
@@ -76,7 +80,7 @@ def _refuse_other_suites(settings: Config, default: Config) -> None:
             raise UserError(f"{flag(path)} is for worlds {suite}/…: {settings.env} has no such setting, leave it out")
 
 
-def _parse(commands: Mapping[str, Any], words: Sequence[str], about: str, default: Any) -> Any:
+def _parse(commands: Mapping[str, Any], words: Sequence[str], about: str, default: Any = None) -> Any:
     kinds = []
     for name, kind in commands.items():
         own = {"default": default} if default is not None and name == words[0] else {}
@@ -118,7 +122,7 @@ def _sentence(event: Any, commands: Mapping[str, Any], words: Sequence[str]) -> 
     if kind == "InvalidChoice":
         return f"{name} takes {_listed(event.choices)}, not '{event.value}'"
     if kind == "InstantiationFailure":
-        found = " ".join(re.findall(r"'([^']*)'", event.message.splitlines()[0])) or "that"
+        found = " ".join(re.findall(r"'([^']*)'", event.message.splitlines()[0]))
         return f"{name} takes {_kind(argument.lowered.metavar)}, not '{found}'"
     return f"{name} needs a value: {_kind(argument.lowered.metavar)}"
 

@@ -5,7 +5,8 @@ import io
 import tokenize
 from pathlib import Path
 
-ROOMS = ["types", "config", "presets", "pixels", "envs", "agent", "evaluation", "run", "studio", "cli"]
+ROOMS = ["types", "machine", "checks", "config", "presets", "parsing", "pixels", "envs", "agent"]
+ROOMS += ["evaluation", "run", "studio", "cli", "__main__"]
 SOURCE = Path(__file__).parent.parent / "discern"
 
 

@@ -194,7 +194,7 @@ def refusal(monkeypatch, capsys, folder: Path, line: str) -> str:
         ("tiny_worlds:Dot --gym.score x:0", "--gym.score takes name:low:high"),
         ("tiny_worlds:Dot --gym.score x:2:1", "a low end below its high end"),
         ("tiny_worlds:Dot --gym.make-args [1]", "--gym.make-args takes a JSON object"),
-        ("tiny_worlds:Dot --gym.frame-skip 0", "gym.frame_skip must be at least 1"),
+        ("tiny_worlds:Dot --gym.frame-skip 0", "--gym.frame-skip must be at least 1, not 0"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(monkeypatch, capsys, tmp_path, line, sentence):

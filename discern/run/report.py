@@ -11,6 +11,7 @@ from discern.envs import make_scored_env, opened
 from discern.evaluation.achievement import evaluator
 from discern.evaluation.goal_sets import goal_set
 from discern.machine import available_cores
+from discern.run.folder import refuse_file
 from discern.run.trained import load
 from discern.types import UserError
 
@@ -28,10 +29,11 @@ def evaluate(
     `goals` is the world's usual set unless named; `figure` is where to draw goals above the average of what was
     achieved.
     """
-    if trials < 1 or count < 1:
-        raise UserError("trials and goals must be at least 1")
-    if figure is not None and (Path(figure).suffix != ".png" or not Path(figure).parent.is_dir()):
-        raise UserError(f"cannot draw {figure}: name a .png in a folder that exists")
+    for name, number, least in (("trials", trials, 1), ("count", count, 1), ("seed", seed, 0)):
+        if number < least:
+            raise UserError(f"{name} must be at least {least}, not {number}")
+    if figure is not None:
+        refuse_file(Path(figure), "draw", (".png",))
     began = time.monotonic()
     agent = load(run)
     if not agent.spec.dimensions:
