@@ -15,7 +15,7 @@ from discern.presets import preset, suite_of
 from discern.types import UserError
 
 HELP = ("-h", "--help")
-COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")
+COMPLETION = {"--tyro-print-completion": 2, "--tyro-write-completion": 3}  # words that each takes
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 SUITES = ("atari", "control", "gym")  # whose worlds have settings of their own
 KINDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path", "STR": "a text"}
@@ -33,8 +33,9 @@ def parse(commands: Mapping[str, Any], words: Sequence[str], about: str) -> Any:
     """The command that the words name, one of dataclasses by name; where it has a field `settings`, which is a config,
     what is not typed is the preset's of its world."""
     words = list(words) or ["--help"]
-    if words[0] in COMPLETION and (len(words) < 2 or words[1] not in SHELLS):
-        raise UserError(f"{words[0]} needs the name of a shell: {_listed(SHELLS)}")
+    if words[0] in COMPLETION and (len(words) < COMPLETION[words[0]] or words[1] not in SHELLS):
+        file = " and a file" * (COMPLETION[words[0]] - 2)
+        raise UserError(f"{words[0]} needs the name of a shell, {_listed(SHELLS)}{file}")
     kind = commands.get(words[0])
     if kind is None or "settings" not in {entry.name for entry in dataclasses.fields(kind)}:
         wanted, base = _parse(commands, words, about), None

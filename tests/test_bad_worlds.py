@@ -114,16 +114,3 @@ def test_environments(refused: Refused, monkeypatch, line, sentence):
     monkeypatch.syspath_prepend(STAND_IN)
     monkeypatch.setattr("discern.envs.gymnasium.Process", Here)
     assert sentence in refused(f"train {line}")
-
-
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ("tiny_worlds:raising", "raised RuntimeError: no licence found (tiny_worlds.py, line"),
-        ("tiny_worlds:OldStep", "its step() must return observation"),
-        ("tiny_worlds:sleeping --gym.step-timeout 1.5", "did not answer within 1.5 s while being made"),
-    ],
-)
-def test_environments_in_processes_of_their_own(refused: Refused, monkeypatch, line, sentence):
-    monkeypatch.syspath_prepend(STAND_IN)
-    assert sentence in refused(f"train {line}")

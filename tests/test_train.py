@@ -176,7 +176,7 @@ class TestFolders:
 
     def test_a_folder_that_cannot_be_made(self, tmp_path, tiny):
         (tmp_path / "file").write_text("")
-        with pytest.raises(UserError, match="cannot write to .*file is no folder that can be written to"):
+        with pytest.raises(UserError, match=r"cannot write to .*file is no folder that can be written to"):
             new_folder(tmp_path / "file" / "run", tiny)
 
     def test_a_line_cut_short_is_passed_over(self, tmp_path):

@@ -60,7 +60,7 @@ def is_finished(run: str | Path) -> bool:
 def load_final(run: str | Path) -> Final:
     """What `save_final` wrote."""
     try:
-        with np.load(Path(run) / "final.npz") as arrays:
+        with (Path(run) / "final.npz").open("rb") as file, np.load(file) as arrays:
             final = Final(**{name: arrays[name] for name in Final._fields})
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
         raise UserError(f"{run} has not finished, it holds no whole final.npz: go on with --resume {run}") from None

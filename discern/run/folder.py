@@ -24,7 +24,7 @@ class RunFolder:
         """The config the run was started with."""
         try:
             return from_json(self.config_file.read_text())
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise UserError(f"{self.path} is not a run: it has no config.json") from None
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.config_file} is not a config of this version: {error}") from None
@@ -54,6 +54,14 @@ def refuse_unless_writable(folder: Path) -> None:
     above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise UserError(f"cannot write to {folder}: {above} is no folder that can be written to, choose another")
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder, and those above it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {path}, {(error.strerror or '').lower()}: choose another") from error
 
 
 def refuse_file(path: Path, to_do: str, endings: tuple[str, ...]) -> None:
@@ -89,11 +97,8 @@ def free_folder(path: str | Path | None, config: Config) -> RunFolder:
 def new_folder(path: str | Path | None, config: Config) -> RunFolder:
     """Makes the folder of a new run."""
     folder = free_folder(path, config)
-    try:
-        folder.path.mkdir(parents=True, exist_ok=True)
-        folder.keep(config)
-    except OSError as error:
-        raise UserError(f"cannot make the run folder {folder.path}: {error.strerror}") from error
+    make_folder(folder.path)
+    folder.keep(config)
     return folder
 
 

@@ -16,7 +16,7 @@ from discern.evaluation.comparisons import draw_bars, draw_curves, draw_heat_map
 from discern.presets import PresetName, preset
 from discern.run.checkpoint import list_checkpoints
 from discern.run.final import is_finished, load_final
-from discern.run.folder import RunFolder, refuse_unless_writable
+from discern.run.folder import RunFolder, make_folder, refuse_unless_writable
 from discern.run.report import machine
 from discern.run.train import resume, train
 from discern.types import UserError
@@ -293,7 +293,7 @@ def draw_runs(runs: list[Path], out: Path) -> list[Path]:
     for path in runs:
         load_final(path)  # before anything is drawn
     refuse_unless_writable(out)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     drawn = []
     for name, draw in (("curves", _curves), ("heat-maps", _heat_maps), ("achieved", _strips), ("averages", _averages)):
         drawn.append(out / f"{name}.png")
