@@ -1,7 +1,7 @@
 """Worlds from Gymnasium: contract, discretisation, scores, refusals, and what happens when one fails."""
 
+import contextlib
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -54,9 +54,13 @@ def opened():
 
 def processes() -> list[str]:
     """The processes of environments that this one has started and that still run."""
-    return subprocess.run(
-        ["pgrep", "-P", str(os.getpid()), "-f", "gymnasium_worlds"], capture_output=True, text=True, check=False
-    ).stdout.split()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just ended
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and b"gymnasium_worlds" in (process / "cmdline").read_bytes():
+                found.append(process.name)
+    return found
 
 
 def place(image: np.ndarray) -> tuple[int, int]:
