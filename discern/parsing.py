@@ -5,12 +5,12 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NoReturn, Union
+from typing import Annotated, Any, ClassVar, Union, get_origin, get_type_hints
 
 import tyro
 
 from discern.checks import SettingError, first_problem, nearest
-from discern.config import Config, differences, flag
+from discern.config import FIELDS, Config, differences, flag
 from discern.presets import preset, suite_of
 from discern.types import UserError
 
@@ -95,8 +95,9 @@ def _parse(commands: Mapping[str, Any], words: Sequence[str], about: str, defaul
 def _one_sentence(commands: Mapping[str, Any], words: Sequence[str]) -> Iterator[None]:
     """tyro frames its errors in boxes; its hook for them is not public, and without it the boxes are shown."""
 
-    def refuse(event: Any) -> NoReturn:
-        raise UserError(_sentence(event, commands, words))
+    def refuse(event: Any) -> None:
+        with contextlib.suppress(AttributeError):  # of another version of tyro
+            raise UserError(_sentence(event, commands, words))
 
     hook = getattr(getattr(tyro, "_errors", None), "on_parse_error", None)
     with hook(refuse) if hook else contextlib.nullcontext():
@@ -110,6 +111,9 @@ def _sentence(event: Any, commands: Mapping[str, Any], words: Sequence[str]) -> 
         return f"there is no command '{words[0]}'" + (
             nearest(words[0], commands) or f"; there are: {_listed(commands)}"
         )
+    bare = [word for word in _flags(commands[words[0]])[1] if word in words]
+    if bare:
+        return f"{prog} has no flag {bare[0]}: give its value without it"
     if kind == "UnrecognizedArgs":
         return _unknown(event.tokens[0].partition("=")[0], commands[words[0]], prog)
     if kind == "MissingArgs":
@@ -132,22 +136,22 @@ def _unknown(word: str, kind: Any, prog: str) -> str:
     """A word that the command does not know."""
     if not word.startswith("-"):
         return f"{prog} has no use for '{word}': `{prog} --help` lists what it takes"
-    fresh = getattr(kind, "fresh", None)
-    if fresh and word in _flags(fresh):
-        return f"{word} is for a new run: one that goes on takes {_listed(_flags(kind))}"
-    return f"{prog} has no flag {word}" + (nearest(word, _flags(kind)) or f": `{prog} --help` lists them")
+    flags = _flags(kind)[0]
+    if word in _flags(getattr(kind, "fresh", kind))[0]:
+        return f"{word} is for a new run: one that goes on takes {_listed(flags)}"
+    return f"{prog} has no flag {word}" + (nearest(word, flags) or f": `{prog} --help` lists them")
 
 
-def _flags(kind: Any, path: str = "") -> list[str]:
-    """Every flag of a command."""
-    flags = []
-    for entry in dataclasses.fields(kind):
-        inner = Settings if entry.name == "settings" else entry.default_factory
-        if isinstance(inner, type) and dataclasses.is_dataclass(inner):
-            flags += _flags(inner, "" if entry.name == "settings" else f"{path}{entry.name}.")
-        else:
-            flags.append(flag(path + entry.name))
-    return flags
+def _flags(kind: Any) -> tuple[list[str], list[str]]:
+    """Every flag of a command, and what would be one if it did not stand alone."""
+    flags, alone = [], []
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        if name == "settings":
+            flags += [flag(field) for field in FIELDS if field != "env"]
+            alone.append("--env")
+        elif name in kind.__dataclass_fields__ and get_origin(hint) is not ClassVar:
+            (alone if tyro.conf.Positional in getattr(hint, "__metadata__", ()) else flags).append(flag(name))
+    return flags, alone
 
 
 def _kind(metavar: str) -> str:

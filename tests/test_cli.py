@@ -123,6 +123,13 @@ def test_a_run_to_go_on_with_may_stand_anywhere(discern, monkeypatch, line):
     assert asked == [("runs/mine", None, 3.0)]
 
 
+def test_another_version_of_tyro_says_it_its_own_way(discern, monkeypatch):
+    monkeypatch.delattr("tyro._errors.on_parse_error")
+    code, _, err = discern("train --learner.bach 3")
+    assert code == 2
+    assert "--learner.bach" in err and "Traceback" not in err
+
+
 def test_the_configuration_sets_the_defaults(discern):
     for line in ("train arena --config paper --help", "train --help --config=paper"):
         code, out, _ = discern(line)
