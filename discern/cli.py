@@ -148,14 +148,18 @@ class Doctor:
     """Print one JSON object and nothing else."""
 
 
+def read(words: list[str]) -> Any:
+    """The command that the words name; `--resume` anywhere makes another command of train."""
+    again = any(word.partition("=")[0] == "--resume" for word in words)
+    commands = {kind.__name__.lower(): kind for kind in HANDLERS if kind is not Resume}
+    return parse(commands | ({"train": Resume} if again else {}), words, ABOUT)
+
+
 def main() -> None:
     """Runs the command; what the user can mend is one sentence on standard error and exit code 2."""
-    words = sys.argv[1:]
-    again = any(word.partition("=")[0] == "--resume" for word in words)
-    commands = {kind.__name__.lower(): kind for kind in HANDLERS} | ({"train": Resume} if again else {})
     try:
-        wanted = parse(commands, words, ABOUT)
-        (_resume if isinstance(wanted, Resume) else HANDLERS[type(wanted)])(wanted)
+        wanted = read(sys.argv[1:])
+        HANDLERS[type(wanted)](wanted)
     except StoppedError as stop:
         print(f"discern: {stop}", file=sys.stderr)
         sys.exit(128 + stop.signal)
@@ -280,6 +284,7 @@ def _print(report: dict[str, Any], as_json: bool) -> None:
 
 HANDLERS: dict[Any, Callable[[Any], None]] = {
     Train: _train,
+    Resume: _resume,
     Evaluate: _evaluate,
     Reproduce: _reproduce,
     Figures: _figures,
