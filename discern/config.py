@@ -111,7 +111,7 @@ class RewardConfig:
     its goals from, and at least for `decoys`; the more count, the less hindsight goals weigh in the teacher's loss.
     0: each goal has its own `decoys`."""
     inverse_temperature: Amount = 0.0
-    """β of the teacher's softmax; 0 stands for the paper's K + 1."""
+    """β of the teacher's softmax; 0 stands for the paper's K + 1, and for 10 where the teacher learns from pairs."""
     pixel_sigma_scale: AboveZero = 1.0
     """σ_pixel in medians of the squared distance between two goals of the buffer."""
 
@@ -161,7 +161,7 @@ class ActorConfig:
     twins: Positive = 1
     """Environments in a group that begin each attempt in one state, with the same random numbers; 1: no groups."""
     p_restart: Share = 0.0
-    """Chance that an attempt begins at an episode's start; else it goes on where the last ended, as in the paper."""
+    """Chance that an attempt begins at an episode's start; the others go on where one ended, as all do in the paper."""
     host_groups: Positive = 2
     """Groups of host environments that take turns: one is decided for while the others step."""
     in_order: bool = True
@@ -182,7 +182,7 @@ class AtariConfig:
     shrink: Literal["auto", "emulator", "accelerator"] = "auto"
     """Who shrinks screens to 84×84; auto: the accelerator where there is one."""
     threads: Count = 0
-    """Emulator threads; 0: as many as cores."""
+    """Emulators that run at once, each in a process; 0: as many as cores."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +255,10 @@ def _misfit(config: Config) -> str | None:
     actor, relabel, reward, network = config.actor, config.relabel, config.reward, config.network
     torso_lengths = {len(network.channels), len(network.kernels), len(network.strides)}
     checks = {
+        "{reward.kind} twins needs {actor.twins} of at least 2": reward.kind != "twins" or actor.twins >= 2,
+        "{actor.twins} must divide {actor.environments}, {learner.batch} and {replay_capacity}": not any(
+            count % actor.twins for count in (actor.environments, config.learner.batch, config.replay_capacity)
+        ),
         "{control.episode} must be at least {actor.horizon}": not config.env.startswith("control/")
         or config.control.episode >= actor.horizon,
         "{relabel.goals} must name at least one kind of goal": len(relabel.goals) >= 1,

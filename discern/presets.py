@@ -59,6 +59,7 @@ ARENA: dict[str, Any] = {
 SIZES: dict[str, dict[str, Any]] = {
     "arena": ARENA,
     "arena/16": ARENA | {"steps": 300_000, "actor.horizon": 14, "network.features": 64, "network.lstm": 64},
+    "arena/two": ARENA | {"steps": 1_500_000, "actor.horizon": 32},
     "arena/84": {
         "steps": 2_500_000,
         "actor.horizon": 30,
@@ -119,6 +120,7 @@ SWUNG: dict[str, Any] = CONTROL_FAST | {"actor.persistence": 2.0}  # single rand
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
     "arena/16": {"learner.learning_rate": 2e-3},
+    "arena/two": {"learner.learning_rate": 1e-3},
     "arena/84": {},
     "atari": ATARI_FAST,
     "atari/montezuma_revenge": ATARI_FAST | {"actor.persistence": 2.0},  # single random steps climb no ladder

@@ -1,7 +1,7 @@
 """The arrays that travel between the rooms: shapes and dtypes, written once.
 
-Axes: B trajectories, T steps, G goals for one trajectory, K decoys, N environments, F features, A actions;
-an image is uint8 [H, W, 3].
+Axes: B trajectories, T steps, G goals for one trajectory, K decoys, N environments, F features, A actions,
+D scored dimensions; an image is uint8 [H, W, 3].
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +23,8 @@ class Trajectories(NamedTuple):
     goal: Array  # uint8 [B, H, W, 3]
     goal_slot: Array  # int32 [B], where in the goal buffer the goal stood
     in_hand: Array  # bool [B], whether the world obeyed at the end
+    measures: Array  # float32 [B, T+1, D], the scored dimensions, which no network sees; D is 0 where unknown
+    goal_measures: Array  # float32 [B, D]
 
 
 class Batch(NamedTuple):
@@ -34,20 +36,23 @@ class Batch(NamedTuple):
 
     trajectories: Trajectories
     extra_goals: Array  # uint8 [B, E, H, W, 3]
+    extra_measures: Array  # float32 [B, E, D]
     goal_row: Array  # int32 [B, G], the goals of the policy's update
+    end: Array  # int32 [B, G], the frame that is to show the goal: T, or one before it
     is_hindsight: Array  # bool [B, G]
-    achieved_row: Array  # int32 [B], s_T of the teacher's update
+    achieved_row: Array  # int32 [B], the achieved frame of the teacher's update
     teacher_row: Array  # int32 [B], the goal of the teacher's update
     teacher_is_hindsight: Array  # bool [B]
     decoys: Array  # uint8 [B, K, H, W, 3], or [1, K, H, W, 3] where all goals share them
-    seed: Array  # uint32 [], of what is hidden from the teacher
+    seed: Array  # uint32 [], of what the teacher's loss draws by itself
 
 
 class Frames(NamedTuple):
-    """Images in the two forms a reward may look at."""
+    """Images in the forms a reward may look at."""
 
     features: Array  # float32 [..., F], h of the image
     pixels: Array  # uint8 [..., H, W, 3]
+    measures: Array | None = None  # float32 [..., D], for the oracle alone
 
 
 class LearnerState(NamedTuple):

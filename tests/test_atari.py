@@ -6,21 +6,24 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import cv2
 import jax
 import numpy as np
 import pytest
+from ale_py.vector_env import AtariVectorEnv
 
 import discern
 from discern.agent.learner import Learner
 from discern.config import AtariConfig, replace
 from discern.envs import is_host, make_env, make_scored_env
-from discern.envs.ale import AVATARS, NOOP, RIGHT, Emulator, positions
+from discern.envs.ale import AVATARS, LEFT, RIGHT, Emulator, positions
 from discern.envs.atari import Atari, ScoredAtari, area_weights, shrink
-from discern.envs.atari_games import Games
+from discern.envs.atari_games import NOOP, Game, Look
 from discern.envs.atari_goals import DIGESTS, digest, make_goals
+from discern.envs.base import Attempts, HostStep
 from discern.evaluation.goal_sets import goal_set
 from discern.presets import preset
 from discern.run.actor import HostCollector, Memory
@@ -29,6 +32,7 @@ from discern.run.replay import empty_replay
 from discern.types import UserError
 
 ON_HOST, ON_DEVICE = AtariConfig(shrink="emulator"), AtariConfig(shrink="accelerator")
+LIVES = 59  # Seaquest's byte of them
 TINY = {
     "minutes": 0.0,
     "steps": 1500,
@@ -48,13 +52,14 @@ TINY = {
 }
 
 
-def play(env: Atari | ScoredAtari, actions: np.ndarray) -> np.ndarray:
+def play(env: Atari, actions: np.ndarray) -> np.ndarray:
     """Images of every step, uint8 [T, N, 84, 84, 3]."""
-    images = []
-    for action in actions:
-        env.send(action)
-        images.append(np.array(env.observe(env.recv().raw)))  # the next step writes over raw
-    return np.stack(images)
+    return np.stack([np.array(env.observe(step(env, action).raw)) for action in actions])  # each writes over raw
+
+
+def step(env: Atari, action: np.ndarray) -> HostStep:
+    env.send(action)
+    return env.recv()
 
 
 def random_actions(steps: int, n: int, seed: int = 0) -> np.ndarray:
@@ -83,41 +88,51 @@ def test_both_ways_to_shrink_show_the_same(game):
     assert np.abs(seen[0] - seen[1]).max() <= 1
 
 
-def test_emulators_in_several_processes_play_the_same_games(monkeypatch):
-    actions = random_actions(40, 5)
+def test_how_games_are_shared_out_does_not_change_them(monkeypatch):
+    """A score or a run must not depend on the number of cores, even where chance plays along."""
+    monkeypatch.setattr("discern.envs.atari.GAMES_PER_PROCESS", 1)
+    actions = random_actions(40, 6)
     seen, processes = [], []
-    for most in (5, 2):
-        monkeypatch.setattr("discern.envs.atari.EMULATORS_PER_PROCESS", most)
-        env = Atari("breakout", 5, ON_HOST)
+    for threads in (1, 3):
+        env = Atari("breakout", 6, AtariConfig(shrink="emulator", sticky=0.25, threads=threads), Attempts(15, 2, 0.5))
         first = np.array(env.observe(env.reset(3).raw))
         seen.append(np.concatenate([first[None], play(env, actions)]))
-        processes.append(len(env._emulators.running))
+        processes.append(len(env._games.running))
         env.close()
     assert processes == [1, 3]
     np.testing.assert_array_equal(*seen)
-    assert (seen[0][-1, 0] != seen[0][-1, 1]).any()  # each game has a seed of its own
+    assert (seen[0][-1, 0] != seen[0][-1, 2]).any()  # each group has a seed of its own
 
 
 @pytest.mark.parametrize("game", ["seaquest", "montezuma_revenge"])
-@pytest.mark.parametrize("config", [ON_HOST, ON_DEVICE], ids=["emulator", "accelerator"])
-def test_the_scored_world_shows_the_training_worlds_pixels(game, config):
+@pytest.mark.parametrize("side", [(84, 84), (210, 160)], ids=["emulator", "accelerator"])
+def test_a_game_shows_the_pixels_of_the_emulators_own_vector_environment(game, side):
     """The same game after the same idle frames and the same actions."""
-    training = Atari(game, 1, config)
-    training.reset(5)
-    locked = AVATARS[game].locked_steps
-    training._emulators.ask("reset", np.array([5]))
-    *_, clock = training._emulators.together()
-    for _ in range(locked):
-        training.send(np.array([NOOP], np.int32))
-        *_, clock = training._emulators.together()
-    idle = int(clock[0]) - 4 * locked
-    games = Games(game, 0.0, shrinks=config is ON_HOST)
-    games.reset(np.zeros((1, 1), int))
-    games._games = [games._emulator.starts[idle][0]]
-    actions = random_actions(150, 1)
-    scored = [np.asarray(shrink(games.step(action)[0])) for action in actions]
-    np.testing.assert_array_equal(play(training, actions), scored)
-    training.close()
+    settings = {"grayscale": False, "stack_num": 1, "full_action_space": True, "use_fire_reset": False}
+    theirs = AtariVectorEnv(game, 1, img_height=side[0], img_width=side[1], **settings)
+    first, info = theirs.reset(seed=5)
+    ours = Game(
+        game, Look(np.empty((*side, 3), np.uint8), np.empty(128, np.uint8)), np.empty((2, 210, 160, 3), np.uint8)
+    )
+    ours.go_on_from(ours.starts(0, 0)[int(info["episode_frame_number"][0])])
+    np.testing.assert_array_equal(ours.look.screen, first[0, 0])
+    for action in random_actions(180, 1):
+        ours.play(int(action[0]))
+        np.testing.assert_array_equal(ours.look.screen, theirs.step(action)[0][0, 0])
+    theirs.close()
+
+
+@pytest.mark.parametrize("game", ["seaquest", "montezuma_revenge"])
+def test_training_and_scored_worlds_are_the_same_games(game):
+    actions = random_actions(40, 2)
+    worlds = ScoredAtari(game, 2, ON_DEVICE), Atari(game, 2, ON_DEVICE, Attempts(40, p_restart=1.0))
+    assert worlds[0].observe(worlds[0].reset(7).raw).shape == worlds[1].observe(worlds[1].reset(7).raw).shape
+    for action in actions:
+        scored, training = (step(world, action) for world in worlds)
+        np.testing.assert_array_equal(scored.raw.screen, training.raw.screen)
+        np.testing.assert_array_equal(*(world.measure(training.raw) for world in worlds))
+    for world in worlds:
+        world.close()
 
 
 def test_no_trajectory_crosses_a_reset(monkeypatch):
@@ -128,18 +143,17 @@ def test_no_trajectory_crosses_a_reset(monkeypatch):
     stream: list[list[tuple]] = [[], []]
 
     def record(which: int) -> None:
-        emulators, send = groups[which]._emulators, groups[which].send
-        together = emulators.together
+        group, send, receive = groups[which], groups[which].send, groups[which].recv
 
         def recv():
-            played = together()
+            received = receive()
             if sent:
-                stream[which].append((groups[which]._screens.copy(), played[2], sent[-1]))
-            return played
+                stream[which].append((received.raw.screen.copy(), received.is_first, sent[-1]))
+            return received
 
         sent: list[np.ndarray] = []
-        monkeypatch.setattr(emulators, "together", recv)
-        monkeypatch.setattr(groups[which], "send", lambda actions: (sent.append(actions.copy()), send(actions))[1])
+        monkeypatch.setattr(group, "recv", recv)
+        monkeypatch.setattr(group, "send", lambda actions: (sent.append(actions.copy()), send(actions))[1])
 
     for which in (0, 1):
         record(which)
@@ -172,20 +186,18 @@ def test_no_trajectory_crosses_a_reset(monkeypatch):
         ]
         assert stretches  # no frame or action is lost, doubled or out of order
         for which, env, t in stretches:
-            clock = [stream[which][t + i][1][env] for i in range(11)]
-            assert np.all(np.diff(clock) > 0)  # the emulator's own clock never starts over inside
+            assert not any(stream[which][t + i][1][env] for i in range(1, 11))
 
 
 def test_a_game_that_ends_starts_over_and_says_so():
     env = Atari("breakout", 1, ON_HOST)
-    step = env.reset(0)
-    assert step.is_first.all()
-    assert not step.is_last.any()
+    now = env.reset(0)
+    assert now.is_first.all()
+    assert not now.is_last.any()
     flags = []
     for action in random_actions(300, 1, seed=1):
-        env.send(action)
-        step = env.recv()
-        flags.append((bool(step.is_first[0]), bool(step.is_last[0])))
+        now = step(env, action)
+        flags.append((bool(now.is_first[0]), bool(now.is_last[0])))
     env.close()
     last = [t for t, flag in enumerate(flags) if flag[1]]
     assert last
@@ -253,20 +265,16 @@ def test_goals_lie_in_the_playable_area_and_cover_it():
     assert len(goal_set(make_scored_env("atari/seaquest"), "even", 7).images) == 7
 
 
-def test_games_in_processes_of_their_own_are_the_same_games(monkeypatch):
-    """Sharing games out must not change them, so that a score does not depend on the number of cores."""
+def test_where_one_process_dies_the_others_end(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    alone, shared = Games("seaquest", 0.0, shrinks=True), ScoredAtari("seaquest", 12, ON_HOST)
-    actions = random_actions(30, 12)
-    alone.reset(np.stack([np.full(12, 7), np.arange(12)], axis=1))
-    shared.reset(7)
-    np.testing.assert_array_equal([alone.step(action)[0] for action in actions], play(shared, actions))
-    first, second = (process.pid for process in shared._games.running)
+    games = ScoredAtari("seaquest", 12, ON_HOST)
+    games.reset(7)
+    first, second = (process.pid for process in games._games.running)
     os.kill(first, signal.SIGKILL)
     with pytest.raises(UserError, match="atari/seaquest died with exit code -9 while stepping"):
-        play(shared, actions[:2])
+        play(games, random_actions(2, 12))
     assert not Path(f"/proc/{second}").exists()
-    shared.close()
+    games.close()
 
 
 def test_an_unknown_game_is_refused():
@@ -326,14 +334,21 @@ def test_emulators_end_with_their_parent():
         time.sleep(0.1)
 
 
+def is_well(emulator: Emulator) -> bool:
+    return all(emulator.look.ram[byte] <= most for byte, most in emulator.avatar.helpless)
+
+
 @pytest.mark.parametrize("game", ["seaquest", "montezuma_revenge"])
-def test_after_a_lost_life_the_avatar_is_locked(game):
+def test_before_a_lost_life_the_avatar_is_helpless_and_after_it_locked(game):
     emulator, chance = Emulator(game), np.random.default_rng(0)
     emulator.start(chance)
+    assert is_well(emulator)
     lives, action = emulator.lives, 0
     while emulator.lives == lives:
+        before = is_well(emulator)
         action = int(chance.integers(18)) if chance.random() < 0.2 else action
-        emulator.skip(action)
+        emulator.step(action)
+    assert not before
     for _ in range(AVATARS[game].locked_after_loss - 1):
         assert not emulator.obeys(steps=1)
         emulator.skip(NOOP)
@@ -344,18 +359,131 @@ def test_after_a_lost_life_the_avatar_is_locked(game):
 
 def test_the_world_is_in_hand_where_the_avatar_obeys():
     world = Atari("seaquest", 2, AtariConfig(shrink="emulator", await_control=True))
-    in_hand, lives = [world.reset(0).in_hand], [world._lives]
+    first = world.reset(0)
+    in_hand, lives = [first.in_hand], [first.raw.ram[:, LIVES].copy()]
     for t in range(500):
-        world.send(np.full(2, t // 8 % 18, np.int32))
-        in_hand.append(world.recv().in_hand)
-        lives.append(world._lives)
+        now = step(world, np.full(2, t // 8 % 18, np.int32))
+        in_hand.append(now.in_hand)
+        lives.append(now.raw.ram[:, LIVES].copy())
     world.close()
     assert not np.any(in_hand[:32])
     assert np.all(in_hand[32:40])
-    losses = np.argwhere(np.diff(lives, axis=0) < 0)
+    losses = np.argwhere(np.diff(np.array(lives, int), axis=0) < 0)
     assert len(losses) >= 1
     for t, which in losses:
         assert not np.any(np.array(in_hand)[t + 1 : t + 31, which])
     plain = Atari("seaquest", 1, AtariConfig(shrink="emulator"))
     assert plain.reset(0).in_hand is True
     plain.close()
+
+
+# --- attempts in groups of twins
+
+
+@pytest.mark.parametrize(("game", "enemies"), [("seaquest", range(30, 34)), ("montezuma_revenge", [47])])
+def test_twins_share_everything_but_their_actions(game, enemies):
+    env = Atari(game, 4, AtariConfig(shrink="emulator", sticky=0.25), Attempts(12, 4, 1.0))
+    env.reset(2)
+    for action in random_actions(12, 1):
+        same = step(env, np.repeat(action, 4)).raw
+        assert (same.screen == same.screen[0]).all()
+        assert (same.ram == same.ram[0]).all()
+    step(env, np.zeros(4, np.int32))
+    for _ in range(3):
+        parted = step(env, np.array([NOOP, RIGHT, LEFT, NOOP], np.int32)).raw
+    assert (parted.ram[:, enemies] == parted.ram[0, enemies]).all()
+    x = env.measure(parted)[:, 0]
+    assert x[2] < x[0] == x[3] < x[1]
+    assert (parted.screen[0] == parted.screen[3]).all()
+    assert (parted.screen[0] != parted.screen[1]).any()
+    env.close()
+
+
+def attempts_of(env: Atari, count: int, seed: int = 0) -> list[list[HostStep]]:
+    """Attempts of random play, each from its first step to its last, in which every environment's are as long."""
+    chance = np.random.default_rng(seed)
+    attempts, now = [], env.reset(seed)
+    while len(attempts) < count:
+        attempt = []
+        while not (attempt and attempt[-1].is_last.all()):
+            kept = now._replace(raw=Look(*(part.copy() for part in now.raw)))
+            assert now.is_first.all() == (not attempt)
+            assert now.is_first.any() == (not attempt)
+            attempt.append(kept)
+            now = step(env, chance.integers(0, 18, env.size, dtype=np.int32))
+        attempts.append(attempt)
+    return attempts
+
+
+def test_attempts_begin_together_where_one_that_obeyed_has_ended():
+    env = Atari("montezuma_revenge", 6, AtariConfig(shrink="emulator", await_control=True), Attempts(20, 3))
+    attempts = attempts_of(env, 15)
+    env.close()
+    continued, chosen = 0, set()
+    for before, attempt in pairwise(attempts):
+        assert len(attempt) == 21
+        assert np.all(attempt[0].in_hand)
+        for group in (slice(0, 3), slice(3, 6)):
+            first, last = (now.raw.ram[group] for now in (attempt[0], before[-1]))
+            assert (first == first[0]).all()
+            dying = np.any([last[:, byte] > most for byte, most in AVATARS["montezuma_revenge"].helpless], axis=0)
+            alive = np.flatnonzero(before[-1].in_hand[group] & ~dying)
+            if len(alive):
+                continued += 1
+                matching = [i for i in alive if (last[i] == first[0]).all()]
+                assert matching
+                assert (before[-1].raw.screen[group][matching[0]] == attempt[0].raw.screen[group]).all()
+                chosen |= set(matching)
+            else:
+                np.testing.assert_array_equal(env.measure(attempt[0].raw)[group], [(77, 235)] * 3)
+    assert continued > 10
+    assert chosen == {0, 1, 2}
+    assert (attempts[-1][0].raw.ram[0] != attempts[-1][0].raw.ram[3]).any()
+
+
+@pytest.mark.parametrize("twins", [1, 2])
+def test_attempts_begin_at_a_games_start_as_often_as_asked(twins):
+    starts = {}
+    for p_restart in (1.0, 0.5):
+        env = Atari("seaquest", 4, AtariConfig(shrink="emulator", await_control=True), Attempts(6, twins, p_restart))
+        attempts = attempts_of(env, 12)
+        env.close()
+        assert np.all([now.in_hand for attempt in attempts for now in attempt])  # nothing is locked
+        places = np.concatenate([env.measure(attempt[0].raw) for attempt in attempts])
+        starts[p_restart] = (places == (76, 13)).all(axis=1)
+    assert starts[1.0].all()
+    assert 0.2 < starts[0.5][4:].mean() < 0.8
+
+
+def test_the_end_of_a_game_ends_the_attempt_of_its_group():
+    env = Atari("breakout", 4, AtariConfig(shrink="emulator", await_control=True), Attempts(1000, 2, 0.0))
+    now, chance, ends = env.reset(0), np.random.default_rng(0), []
+    while len(ends) < 2:
+        last = now.is_last.copy(), np.array(now.in_hand)
+        now = step(env, chance.integers(0, 18, 4, dtype=np.int32))
+        assert (now.is_last[::2] == now.is_last[1::2]).all()
+        assert (now.is_first == last[0]).all()
+        ends += [0] if now.is_last.any() and not now.is_last.all() else []  # of one group, not of both
+        assert (now.raw.screen[0] == now.raw.screen[1]).all() or not now.is_first[0]
+    env.close()
+
+
+def test_a_seed_repeats_a_run_of_twins():
+    seen = []
+    for seed in (1, 1, 2):
+        env = Atari("seaquest", 4, AtariConfig(shrink="emulator", sticky=0.25), Attempts(7, 2, 0.3))
+        env.reset(seed)
+        seen.append(play(env, random_actions(40, 4)))
+        env.close()
+    assert (seen[0] == seen[1]).all()
+    assert (seen[0] != seen[2]).any()
+
+
+def test_groups_that_do_not_fit_are_refused():
+    config = replace(preset("atari/pong"), {"actor.environments": 12, "actor.host_groups": 3, "actor.twins": 4})
+    make_env("atari/pong", 4, config).close()
+    make_env("atari/pong", 1, config).close()  # to act alone
+    with pytest.raises(UserError, match="6 environments at once are no whole groups of 4 twins"):
+        make_env("atari/pong", 6, config)
+    with pytest.raises(UserError, match="environments at once are no whole groups"):
+        make_env("atari/pong", 1, replace(config, {"actor.host_groups": 5}))

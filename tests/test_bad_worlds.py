@@ -21,7 +21,7 @@ SMALL = (
 
 NAMES = [
     ("''", "there is no world ''; there are: arena"),
-    ("moon", "there is no world 'moon'; there are: arena, arena/16, arena/84, watermaze, atari/seaquest"),
+    ("moon", "there is no world 'moon'; there are: arena, arena/16, arena/84,"),
     ("arenna", "there is no world 'arenna': did you mean arena?"),
     ("arena/85", "did you mean arena/84?"),
     ("arena/", "there is no world 'arena/'"),

@@ -118,7 +118,7 @@ def full_size_state(config: Config) -> TrainState:
     state = jax.tree.map(noise, state)  # an optimiser that has seen gradients does not compress
     from discern.agent.goals import GoalBuffer
 
-    return TrainState(state, None, Memory(None, GoalBuffer(jnp.asarray(images))))
+    return TrainState(state, None, Memory(None, GoalBuffer(jnp.asarray(images), jnp.zeros((1024, 2)))))
 
 
 def test_a_checkpoint_without_replay_is_small_at_the_atari_size(tmp_path):

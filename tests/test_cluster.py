@@ -84,10 +84,10 @@ class TestShares:
         player = Player(config, 0, 1)
         opening = player.start()
         params = player.collector.imitator.init(jax.random.key(0))
-        played = [player.turn(params, opening.images, 0) for _ in range(60)]
+        played = [player.turn(params, opening.goals, 0) for _ in range(60)]
         steps = sum(turn.steps for turn in played)
         assert sum(len(turn.batches) for turn in played) * 20 / steps == pytest.approx(1.7, rel=0.05)
-        assert sum(len(turn.proposed) for turn in played) / steps == pytest.approx(0.1, rel=0.3)
+        assert sum(len(turn.proposed.images) for turn in played) / steps == pytest.approx(0.1, rel=0.3)
         newest = played[-1].batches[-1].trajectories
         assert newest.observations.shape == (4, 6, 24, 24, 3)
 
@@ -135,7 +135,7 @@ def test_a_poisoned_batch_is_refused_and_counted(loop):
         batch._replace(trajectories=batch.trajectories._replace(actions=batch.trajectories.actions - 7)),
         batch._replace(extra_goals=None),
     ]
-    loop.crew.next = lambda: (0, good._replace(batches=poisoned, proposed=pixels[0]))
+    loop.crew.next = lambda: (0, good._replace(batches=poisoned, proposed=good.proposed._replace(images=pixels[0])))
     updates = int(state.learner.updates)
     state, metrics = loop.turn(state)
     assert loop.crew.refused == 1 + len(poisoned)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from discern.agent.goals import GoalBuffer
-from discern.agent.learner import Learner, final_rows, hide
+from discern.agent.learner import Learner, end_rows, hide
+from discern.agent.policy import begin_pursuit
 from discern.agent.relabel import relabel, rows
 from discern.config import replace
 from discern.envs import make_env
@@ -27,8 +28,10 @@ def setting(tiny):
             noise(keys[2], 4),
             jnp.arange(4),
             jnp.ones(4, bool),
+            jax.random.uniform(keys[0], (4, 6, 2)),
+            jax.random.uniform(keys[2], (4, 2)),
         )
-        goals = GoalBuffer(noise(keys[3], 16))
+        goals = GoalBuffer(noise(keys[3], 16), jax.random.uniform(keys[3], (16, 2)))
         batch = relabel(jax.random.key(1), trajectories, goals, config.relabel, config.reward)
         return learner, jax.jit(learner.init)(jax.random.key(2), goals.images), batch
 
@@ -120,7 +123,7 @@ def test_hindsight_goals_are_worth_one_and_others_what_the_teacher_says(setting)
     others = rewards[~np.asarray(batch.is_hindsight)]
     assert (others >= 0).all()
     assert (others < 1).all()
-    np.testing.assert_array_equal(final_rows(batch), [5, 11, 17, 23])
+    np.testing.assert_array_equal(end_rows(batch), np.array([[5, 11, 17, 23]] * 4).T)
 
 
 def test_updates_bring_the_loss_down(setting):
@@ -160,12 +163,65 @@ def test_the_average_trails_the_parameters(setting):
     assert plain.agent is plain.params
 
 
-@pytest.mark.parametrize("kind", ["discern", "log_likelihood", "autoencoder", "wgan", "pixels"])
-def test_every_reward_trains(setting, kind):
-    learner, state, batch = setting(**{"reward.kind": kind})
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize(
+    "kind", ["discern", "log_likelihood", "temporal", "twins", "autoencoder", "wgan", "pixels", "oracle"]
+)
+def test_every_reward_trains(setting, kind, ends):
+    twins = 2 if kind == "twins" else 1
+    learner, state, batch = setting(**{"reward.kind": kind, "relabel.ends": ends, "actor.twins": twins})
     before = state.params["reward"]
     state, metrics = jax.jit(learner.update)(state, batch)
     moved = any((a != b).any() for a, b in zip(*map(jax.tree.leaves, (before, state.params["reward"])), strict=True))
-    assert moved == (kind != "pixels")
+    assert moved == (kind not in ("pixels", "oracle"))
     assert np.isfinite(float(metrics["td_loss"]))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
+
+
+@pytest.mark.parametrize("kind", ["temporal", "twins"])
+def test_a_teacher_of_pairs_trains_what_is_seen_too(setting, kind):
+    learner, state, batch = setting(**{"reward.kind": kind, "actor.twins": 2, "learner.learning_rate": 3e-3})
+
+    def teacher_loss(params):
+        images = rows(batch)
+        features = learner.imitator.features(params, images)
+        return learner.reward_loss(params, features, images, learner.decoys(params, batch), batch)[0]
+
+    gradient = jax.jit(jax.grad(teacher_loss))(state.params)
+    assert all(any(leaf.any() for leaf in jax.tree.leaves(gradient[part])) for part in ("torso", "reward"))
+    assert not any(leaf.any() for leaf in jax.tree.leaves(gradient["core"]))
+
+
+def test_with_an_end_what_comes_after_it_does_not_count(setting):
+    learner, state, batch = setting(**{"relabel.ends": True, "relabel.goals": ("hindsight",)})
+    batch = batch._replace(end=jnp.full((4, 1), 3), goal_row=jnp.arange(4)[:, None] * 6 + 3)
+
+    def policy_loss(batch):
+        images = rows(batch)
+        features = learner.imitator.features(state.params, images)
+        return learner.policy_loss(*[learner.q_values(state.params, features, batch)] * 2, jnp.ones((4, 1)), batch)
+
+    seen = batch.trajectories
+    later = seen._replace(
+        observations=seen.observations.at[:, 4:].set(0), actions=(seen.actions + (jnp.arange(5) >= 3)) % 5
+    )
+    assert policy_loss(batch) == pytest.approx(float(policy_loss(batch._replace(trajectories=later))))
+    sooner = seen._replace(observations=seen.observations.at[:, 1].set(0))
+    assert policy_loss(batch) != pytest.approx(float(policy_loss(batch._replace(trajectories=sooner))))
+
+
+def test_the_clock_says_what_time_is_left(setting):
+    """A trajectory that ends after three of five steps looks, from its first step, like the last three of five."""
+    learner, state, _ = setting(**{"relabel.ends": True})
+    keys = jax.random.split(jax.random.key(7), 2)
+    observations, goals = jax.random.normal(keys[0], (1, 5, 8)), jax.random.normal(keys[1], (1, 1, 8))
+    actions = jnp.array([[1, 2, 3, 0, 1]])
+    unrolled = learner.imitator.unroll(state.params, observations, goals, actions, jnp.array([[3]]))
+    pursuit = begin_pursuit(goals[0], 8, clock=2)
+    lstm, previous = pursuit.lstm, pursuit.previous_action
+    for t in range(3):
+        lstm, q_values = learner.imitator.step(
+            state.params, lstm, observations[:, t], goals[0], pursuit.clock + t, previous
+        )
+        np.testing.assert_allclose(q_values[0], unrolled[0, 0, t], rtol=1e-4, atol=1e-5)
+        previous = actions[:, t]

@@ -36,12 +36,12 @@ def test_peng_q_lambda_agrees_with_rlax(lambda_):
 def test_goal_returns_by_hand():
     # reward 0.8 after the third action, γ = ½, λ = ½, max Q of s_0, s_1, s_2 = 7, 2, 1
     # G_2 = 0.8; G_1 = ½ (½ · 1 + ½ · 0.8) = 0.45; G_0 = ½ (½ · 2 + ½ · 0.45) = 0.6125
-    returns = goal_returns(jnp.float32(0.8), jnp.array([7.0, 2.0, 1.0]), discount=0.5, lambda_=0.5)
+    returns = goal_returns(jnp.float32(0.8), jnp.array([7.0, 2.0, 1.0]), 3, discount=0.5, lambda_=0.5)
     np.testing.assert_allclose(returns, [0.6125, 0.45, 0.8], rtol=1e-6)
 
 
 def test_nothing_is_bootstrapped_past_the_horizon():
-    returns = goal_returns(jnp.float32(0.3), jnp.array([5.0, 5.0]), discount=1.0, lambda_=0.0)
+    returns = goal_returns(jnp.float32(0.3), jnp.array([5.0, 5.0]), 2, discount=1.0, lambda_=0.0)
     np.testing.assert_allclose(returns, [5.0, 0.3], rtol=1e-6)
 
 
@@ -49,10 +49,21 @@ def test_td_loss_by_hand_and_its_gradient():
     q_values = jnp.array([[1.0, 2.0], [3.0, 4.0]])
     actions, returns = jnp.array([1, 0]), jnp.array([1.0, 5.0])
     # δ = (1 − 2, 5 − 3): ½ (1 + 4)
-    assert td_loss(q_values, actions, returns) == pytest.approx(2.5)
-    gradient = jax.grad(td_loss)(q_values, actions, returns)
+    assert td_loss(q_values, actions, returns, 2) == pytest.approx(2.5)
+    gradient = jax.grad(td_loss)(q_values, actions, returns, 2)
     np.testing.assert_allclose(gradient, [[0.0, 1.0], [-2.0, 0.0]])
-    assert not jax.grad(td_loss, argnums=2)(q_values, actions, returns).any()
+    assert not jax.grad(td_loss, argnums=2)(q_values, actions, returns, 2).any()
+
+
+def test_a_trajectory_that_is_taken_to_end_sooner_by_hand():
+    # reward 0.8 after the second of three actions, γ = ½, λ = ½, max Q of s_0, s_1, s_2 = 7, 2, 1
+    # G_1 = 0.8; G_0 = ½ (½ · 2 + ½ · 0.8) = 0.7; what comes after does not count
+    returns = goal_returns(jnp.float32(0.8), jnp.array([7.0, 2.0, 1.0]), jnp.int32(2), discount=0.5, lambda_=0.5)
+    np.testing.assert_allclose(returns[:2], [0.7, 0.8], rtol=1e-6)
+    q_values, actions = jnp.array([[0.5, 9.0], [0.0, 9.0], [9.0, 9.0]]), jnp.zeros(3, jnp.int32)
+    # δ = (0.7 − 0.5, 0.8 − 0): ½ (0.04 + 0.64)
+    assert td_loss(q_values, actions, returns, jnp.int32(2)) == pytest.approx(0.34)
+    assert not jax.grad(td_loss)(q_values, actions, returns, jnp.int32(2))[2].any()
 
 
 def test_wrong_shapes_are_refused():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from discern.agent.goals import GoalBuffer
-from discern.agent.relabel import in_hand_only, relabel, rows
+from discern.agent.relabel import draw_ends, in_hand_only, measures, relabel, rows
 from discern.config import RelabelConfig, RewardConfig
 from discern.types import Batch, Trajectories
 
@@ -18,14 +18,20 @@ def trajectories(in_hand: jax.Array = jnp.ones(BATCH, bool)) -> Trajectories:  #
     pixels = jnp.stack([b, t, jnp.zeros_like(b)], -1).astype(jnp.uint8)[:, :, None, None]
     goal = jnp.stack([200 + jnp.arange(BATCH)] + [jnp.zeros(BATCH, int)] * 2, -1).astype(jnp.uint8)
     return Trajectories(
-        pixels, jnp.zeros((BATCH, LENGTH), jnp.int32), goal[:, None, None], jnp.arange(BATCH, dtype=jnp.int32), in_hand
+        pixels,
+        jnp.zeros((BATCH, LENGTH), jnp.int32),
+        goal[:, None, None],
+        jnp.arange(BATCH, dtype=jnp.int32),
+        in_hand,
+        pixels[:, :, 0, 0].astype(jnp.float32),
+        goal.astype(jnp.float32),
     )
 
 
 def buffer() -> GoalBuffer:
     slot = jnp.arange(CAPACITY)
     pixels = jnp.stack([jnp.zeros_like(slot), 100 + slot, jnp.zeros_like(slot)], -1)
-    return GoalBuffer(pixels.astype(jnp.uint8)[:, None, None])
+    return GoalBuffer(pixels.astype(jnp.uint8)[:, None, None], pixels.astype(jnp.float32))
 
 
 def goals_of(batch: Batch) -> np.ndarray:
@@ -121,3 +127,39 @@ def test_the_teacher_learns_only_from_ends_at_which_the_world_obeyed():
 def test_where_no_end_obeyed_the_teacher_takes_what_there_is():
     np.testing.assert_array_equal(in_hand_only(jnp.zeros(4, bool)), [0, 0, 0, 0])
     np.testing.assert_array_equal(in_hand_only(jnp.ones(4, bool)), [0, 1, 2, 3])
+
+
+def test_measures_follow_the_rows_of_their_images():
+    batch = make(3, goals=("draw", "random", "hindsight", "other"))
+    np.testing.assert_array_equal(measures(batch), rows(batch)[:, 0, 0])
+
+
+def test_without_ends_every_goal_is_for_the_last_frame():
+    batch = make(goals=("draw", "random", "hindsight", "other"))
+    assert (np.asarray(batch.end) == LENGTH).all()
+
+
+def test_an_end_is_the_last_frame_in_half_of_the_cases_and_never_in_the_first_quarter():
+    ends = np.asarray(draw_ends(jax.random.key(0), (4000,), 10))
+    counts = np.bincount(ends, minlength=11) / 4000
+    assert ends.min() == 3 and ends.max() == 10  # a quarter of ten, rounded up
+    assert counts[10] == pytest.approx(0.5 + 0.5 / 8, abs=0.03)
+    np.testing.assert_allclose(counts[3:10], 0.5 / 8, atol=0.02)
+
+
+def test_with_ends_a_hindsight_goal_lies_up_to_two_frames_before_its_end():
+    gaps, ends = set(), set()
+    for seed in range(40):
+        batch = make(seed, goals=("draw", "hindsight", "other", "hindsight"), ends=True, p_hindsight=0.5)
+        goals, end = goals_of(batch), np.asarray(batch.end)
+        for column in (1, 3):
+            assert (goals[:, column, 0] == np.arange(BATCH)).all()
+            gaps |= set((end[:, column] - goals[:, column, 1]).tolist())
+        assert (goals[:, 2, 1] == LENGTH).all()  # another trajectory's last frame, whatever the end
+        ends |= set(end.reshape(-1).tolist())
+        drawn = np.asarray(batch.teacher_is_hindsight)
+        achieved = np.asarray(rows(batch)[batch.achieved_row])[:, 0, 0, 1]
+        np.testing.assert_array_equal(achieved, np.where(drawn, end[:, 0], LENGTH))
+        np.testing.assert_array_equal(batch.goal_row[:, 0], batch.teacher_row)
+    assert gaps == {0, 1, 2}
+    assert ends == {2, 3, 4, 5}

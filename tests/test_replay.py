@@ -52,3 +52,17 @@ def test_its_size_is_known_and_a_size_too_large_is_refused():
     assert replay_bytes(10, 2, 50, (84, 84, 3)) == pytest.approx(12 * 52 * 84 * 84 * 3, rel=0.01)
     with pytest.raises(UserError, match="set --replay-capacity to"):
         refuse_if_too_large(10**9, 2, 50, (84, 84, 3))
+
+
+def test_twins_are_sampled_in_whole_groups():
+    twins, capacity = 3, 9
+    replay = empty_replay(capacity, 6, horizon=2, image_shape=SHAPE)
+    slot = capacity + jnp.arange(6)
+    for number in range(7):
+        for env in range(6):
+            replay = stamp(replay, int(slot[env]), 10 * number + env)
+        whole = jnp.repeat(jnp.array([True, number % 2 == 0]), twins)  # groups finish together, not all at once
+        replay, slot = commit(replay, slot, whole)
+    drawn = np.asarray(sample(replay, jax.random.key(0), 300, twins).actions[:, 0]).reshape((-1, twins))
+    np.testing.assert_array_equal(drawn - drawn[:, :1], [[0, 1, 2]] * 100)
+    assert set(drawn[:, 0].tolist()) == {50, 60, 63}

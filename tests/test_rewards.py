@@ -1,15 +1,19 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from discern.agent.rewards import make_reward
 from discern.agent.rewards.autoencoder import AutoencoderReward, reconstruction_error
 from discern.agent.rewards.discern import DiscernReward, embed, goal_log_likelihood, similarity, tellable
+from discern.agent.rewards.oracle import closeness, distances
+from discern.agent.rewards.pairs import draw_pairs, temporal_similarities, twin_similarities
 from discern.agent.rewards.pixels import PixelReward, squared_distance
 from discern.agent.rewards.wgan import WganReward, pair, wasserstein
-from discern.config import RewardConfig
-from discern.types import Frames
+from discern.config import Config, RewardConfig, replace
+from discern.envs.base import Dimension
+from discern.types import Frames, UserError
 
 IDENTITY = {"kernel": jnp.eye(2), "bias": jnp.zeros(2)}
 NO_DECOYS = Frames(jnp.zeros((0, 2)), jnp.zeros((0, 1, 1, 3), jnp.uint8))
@@ -62,8 +66,8 @@ def test_the_teachers_loss_and_accuracy_by_hand():
 
 
 def test_beta_is_one_more_than_the_decoys_unless_set():
-    assert make_reward(RewardConfig(decoys=4)).inverse_temperature == 5.0
-    assert make_reward(RewardConfig(inverse_temperature=7.0)).inverse_temperature == 7.0
+    assert make_reward(Config(reward=RewardConfig(decoys=4))).inverse_temperature == 5.0
+    assert make_reward(Config(reward=RewardConfig(inverse_temperature=7.0))).inverse_temperature == 7.0
 
 
 def test_pixel_reward_by_hand():
@@ -84,7 +88,7 @@ def test_sigma_is_the_median_distance_of_goal_pairs():
 
 
 def test_log_likelihood_as_a_reward_by_hand():
-    teacher = make_reward(RewardConfig(kind="log_likelihood", embedding=2, inverse_temperature=2.0))
+    teacher = make_reward(Config(reward=RewardConfig(kind="log_likelihood", embedding=2, inverse_temperature=2.0)))
     achieved = Frames(jnp.array([[[100.0, 0.0]]]), jnp.zeros((1, 1, 1, 1, 3), jnp.uint8))  # [B=1, 1]
     goals = Frames(jnp.array([[[100.0, 0.0], [0.0, 100.0]]]), jnp.zeros((1, 2, 1, 1, 3), jnp.uint8))  # [B, G=2]
     decoys = Frames(jnp.array([[[[0.0, 100.0]]]]), jnp.zeros((1, 1, 1, 1, 1, 3), jnp.uint8))  # [B, 1, K=1]
@@ -160,7 +164,7 @@ def test_a_hidden_layer_comes_before_the_embedding():
     params = IDENTITY | {"hidden_kernel": -jnp.eye(2), "hidden_bias": jnp.array([0.0, 1.0])}
     expected = np.tanh([0.0, 3.0])  # relu(−0.3), relu(1 + 2)
     np.testing.assert_allclose(embed(params, jnp.array([0.3, -2.0])), expected / np.linalg.norm(expected), atol=1e-6)
-    drawn = make_reward(RewardConfig(hidden=7)).init(jax.random.key(0), 5, (1, 1, 3))
+    drawn = make_reward(Config(reward=RewardConfig(hidden=7))).init(jax.random.key(0), 5, (1, 1, 3))
     assert drawn["hidden_kernel"].shape == (5, 7)
     assert drawn["kernel"].shape == (7, 32)
 
@@ -193,7 +197,7 @@ def test_as_many_decoys_count_as_half_of_the_goals_are_found_among():
 
 
 def test_the_pool_is_weighed_by_what_the_teacher_is_ready_for():
-    teacher = make_reward(RewardConfig(embedding=2, decoys=1, decoy_pool=4, inverse_temperature=2.0))
+    teacher = make_reward(Config(reward=RewardConfig(embedding=2, decoys=1, decoy_pool=4, inverse_temperature=2.0)))
     achieved = goal = frames((100.0, 0.0), (100.0, 0.0))
     pool = Frames(jnp.array([[[0.0, 100.0]] * 3 + [[100.0, 0.0]]]), jnp.zeros((1, 4, 1, 1, 3), jnp.uint8))
     loss, metrics = teacher.loss(IDENTITY, achieved, goal, pool, jnp.array([False, False]))
@@ -203,3 +207,85 @@ def test_the_pool_is_weighed_by_what_the_teacher_is_ready_for():
     assert loss == pytest.approx(expected, rel=1e-4)
     with_hindsight, _ = teacher.loss(IDENTITY, achieved, goal, pool, jnp.array([False, True]))
     assert with_hindsight == pytest.approx((expected + expected / 2) / 2, rel=1e-4)  # counts for 1 of 2 decoys
+
+
+def test_pairs_lie_in_one_trajectory_and_their_gap_has_its_mean():
+    first, second = map(np.asarray, draw_pairs(jax.random.key(0), 2000, 101, 5.0))
+    gap = second - first
+    assert first.min() == 0 and second.max() == 100
+    assert gap.min() == 1
+    assert gap.mean() == pytest.approx(5.0, rel=0.05)
+    first, second = map(np.asarray, draw_pairs(jax.random.key(0), 200, 3, 50.0))
+    assert first.min() >= 0 and second.max() <= 2 and (second > first).all()
+
+
+def test_similarities_of_temporal_pairs_by_hand():
+    # trajectory 0 shows a, a, b and trajectory 1 shows b, a, b, with a·b = 0
+    a, b = np.eye(2, dtype=np.float32)
+    embedded = jnp.array([[a, a, b], [b, a, b]])
+    first, second = jnp.array([[0, 1], [0, 1]]), jnp.array([[1, 2], [2, 2]])
+    similar = temporal_similarities(embedded, first, second)
+    no = -np.inf
+    np.testing.assert_array_equal(similar, [[1, no, 0, 0], [no, 0, 0, 0], [0, 1, 1, no], [1, 0, no, 0]])
+
+
+def test_similarities_to_twins_by_hand():
+    a, b, c = np.eye(3, dtype=np.float32)
+    embedded = jnp.array([[a, b, c], [a, c, b], [a, a, a], [b, b, b]])  # two groups of two
+    first, second = jnp.array([[0], [2], [0], [1]]), jnp.array([[2], [1], [1], [2]])
+    similar = twin_similarities(embedded, first, second, twins=2)
+    # 0: a against c and b; 1: b (its frame 2) against b and c at frame 1; 2: a against a and b; 3: b against a and b
+    np.testing.assert_array_equal(similar[:, 0], [[0, 0], [1, 0], [1, 0], [0, 1]])
+
+
+def test_the_loss_on_pairs_by_hand():
+    """With nothing to see, every candidate is as likely."""
+    seen = jnp.ones((2, 6, 5))
+    temporal = make_reward(Config(reward=RewardConfig(kind="temporal")))
+    params = temporal.init(jax.random.key(0), 5, (1, 1, 3))
+    loss, _ = temporal.pair_loss(params, seen, jax.random.key(0))
+    assert loss == pytest.approx(np.log(5), rel=1e-5)  # its own and the other trajectory's four
+    twins = make_reward(
+        replace(Config(), {"reward.kind": "twins", "actor.twins": 2, "actor.environments": 4, "learner.batch": 4})
+    )
+    assert twins.pair_loss(params, seen, jax.random.key(0))[0] == pytest.approx(np.log(2), rel=1e-5)
+
+
+def test_twins_teach_what_actions_change_and_nothing_else():
+    """Of two signals that both change along a trajectory, only one differs between twins: the other stays unseen."""
+    key, groups, twins, frames = jax.random.key(0), 16, 4, 10
+    own = jax.random.normal(key, (groups * twins, 1, 1)) * jnp.linspace(0, 1, frames)[None, :, None]
+    shared = jnp.repeat(jax.random.normal(jax.random.key(1), (groups, frames, 1)), twins, axis=0)
+    seen = jnp.concatenate([own, shared], -1)
+    reward = make_reward(
+        replace(Config(), {"reward.kind": "twins", "actor.twins": 4, "reward.embedding": 4, "reward.hidden": 16})
+    )
+    params = reward.init(jax.random.key(2), 2, (1, 1, 3))
+    optimiser = optax.adam(1e-2)
+
+    @jax.jit
+    def update(params, state, key):
+        gradient = jax.grad(lambda p: reward.pair_loss(p, seen, key)[0])(params)
+        step, state = optimiser.update(gradient, state)
+        return optax.apply_updates(params, step), state
+
+    state = optimiser.init(params)
+    for i in range(300):
+        params, state = update(params, state, jax.random.fold_in(key, i))
+    here = jnp.array([0.0, 0.0])
+    similarity_to = lambda there: float(embed(params, here) @ embed(params, jnp.array(there)))  # noqa: E731
+    assert min(similarity_to([0.0, 1.0]), similarity_to([0.0, -1.0])) > 0.85
+    assert max(similarity_to([1.0, 0.0]), similarity_to([-1.0, 0.0])) < 0.75
+
+
+def test_the_oracle_by_hand():
+    dimensions = (Dimension("x", 0.0, 10.0), Dimension("angle", -np.pi, np.pi, wraps=True))
+    achieved, goal = jnp.array([2.0, 3.0]), jnp.array([3.2, -3.0])
+    # x is off by 0.12 of its range; the angle by 2π − 6 = 0.2832, 0.0451 of its range, the shorter way round
+    np.testing.assert_allclose(distances(achieved, goal, dimensions), [0.12, 0.0451], rtol=2e-3)
+    # ½ · (e^−1 + e^−0.141)/2 + ½ e^−(0.64 + 0.0903)
+    assert closeness(jnp.array([0.12, 0.0451])) == pytest.approx(0.25 * (0.3679 + 0.8683) + 0.5 * 0.4818, rel=2e-3)
+    assert closeness(jnp.array([jnp.nan, 0.0])) == 0.0
+    assert closeness(jnp.zeros(2)) == 1.0
+    with pytest.raises(UserError, match="scored dimensions"):
+        make_reward(Config(reward=RewardConfig(kind="oracle")))

@@ -11,23 +11,25 @@ from discern.types import PRNGKey
 
 
 class GoalBuffer(NamedTuple):
+    """C goals; or, with other leading axes, observations that may become goals."""
+
     images: jax.Array  # uint8 [C, H, W, 3]
+    measures: jax.Array  # float32 [C, D], their scored dimensions, for the oracle alone
 
 
 def propose(
-    buffer: GoalBuffer, observations: jax.Array, eligible: jax.Array, key: PRNGKey, config: GoalBufferConfig
+    buffer: GoalBuffer, seen: GoalBuffer, eligible: jax.Array, key: PRNGKey, config: GoalBufferConfig
 ) -> GoalBuffer:
-    """Considers each eligible [N] of N observations [N, H, W, 3] with probability p_replace, one after the other."""
-    n = observations.shape[0]
+    """Considers each eligible [N] of N observations with probability p_replace, one after the other."""
+    n = eligible.shape[0]
     consider_key, substitute_key = jax.random.split(key)
     considered = jax.random.bernoulli(consider_key, config.p_replace, (n,)) & eligible
     considered_first = jnp.argsort(~considered, stable=True)
 
     def consider(i: jax.Array, buffer: GoalBuffer) -> GoalBuffer:
         which = considered_first[i]
-        return substitute(
-            buffer, observations[which], jax.random.fold_in(substitute_key, i), config, when=considered[which]
-        )
+        one = jax.tree.map(lambda x: x[which], seen)
+        return substitute(buffer, one, jax.random.fold_in(substitute_key, i), config, when=considered[which])
 
     # A loop of unknown length makes the host wait for an accelerator; there, as many rounds as are ever needed.
     rounds = considered.sum() if jax.default_backend() == "cpu" else most_considered(n, config.p_replace)
@@ -46,19 +48,18 @@ def most_considered(n: int, probability: float) -> int:
 
 
 def substitute(
-    buffer: GoalBuffer, observation: jax.Array, key: PRNGKey, config: GoalBufferConfig, when: jax.Array | bool = True
+    buffer: GoalBuffer, observation: GoalBuffer, key: PRNGKey, config: GoalBufferConfig, when: jax.Array | bool = True
 ) -> GoalBuffer:
-    """Puts the observation in the place of a random entry; the diverse strategy may keep the entry instead."""
+    """Puts the one observation in the place of a random entry; the diverse strategy may keep the entry instead."""
     slot_key, anyway_key = jax.random.split(key)
     slot = jax.random.randint(slot_key, (), 0, buffer.images.shape[0])
-    candidate = buffer.images[slot]
-    if config.strategy == "uniform":
-        return GoalBuffer(buffer.images.at[slot].set(jnp.where(when, observation, candidate)))
-    removed_is_closer = distance_to_rest(buffer, candidate, slot, config) < distance_to_rest(
-        buffer, observation, slot, config
-    )
-    accept = removed_is_closer | jax.random.bernoulli(anyway_key, config.p_add_non_diverse)
-    return GoalBuffer(buffer.images.at[slot].set(jnp.where(accept & when, observation, candidate)))
+    accept = jnp.asarray(when)
+    if config.strategy == "diverse":
+        removed_is_closer = distance_to_rest(buffer, buffer.images[slot], slot, config) < distance_to_rest(
+            buffer, observation.images, slot, config
+        )
+        accept &= removed_is_closer | jax.random.bernoulli(anyway_key, config.p_add_non_diverse)
+    return jax.tree.map(lambda kept, new: kept.at[slot].set(jnp.where(accept, new, kept[slot])), buffer, observation)
 
 
 def distance_to_rest(buffer: GoalBuffer, image: jax.Array, left_out: jax.Array, config: GoalBufferConfig) -> jax.Array:

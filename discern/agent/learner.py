@@ -6,9 +6,10 @@ import optax
 
 from discern.agent.networks import Imitator, Inverse
 from discern.agent.q_learning import goal_returns, td_loss
-from discern.agent.relabel import rows
+from discern.agent.relabel import measures, rows
 from discern.agent.rewards import Reward, make_reward
 from discern.agent.rewards.discern import DiscernReward
+from discern.agent.rewards.pairs import PairReward
 from discern.config import Config, LearnerConfig
 from discern.envs.base import EnvSpec
 from discern.types import Batch, Frames, LearnerState, Params, PRNGKey
@@ -21,7 +22,8 @@ class Learner:
         self.config = config.learner
         self.imitator = Imitator(config.network, spec.image_shape, spec.actions, config.actor.horizon)
         self.inverse = Inverse(config.network, spec.actions)
-        self.reward: Reward = make_reward(config.reward)
+        self.ends = config.relabel.ends
+        self.reward: Reward = make_reward(config, spec.dimensions)
         self.hide = config.reward.hide
         self.held = (lambda h: h) if config.reward.trains_features else jax.lax.stop_gradient
         self.optimiser = make_optimiser(config.learner, self.reward)
@@ -91,14 +93,15 @@ class Learner:
     def q_values(self, params: Params, features: jax.Array, batch: Batch) -> jax.Array:
         """Q of every step under every goal, [B, G, T, A], from the features of `rows(batch)`."""
         observations = observed(features, batch)[:, :-1]
-        return self.imitator.unroll(params, observations, features[batch.goal_row], batch.trajectories.actions)
+        end = batch.end if self.ends else None
+        return self.imitator.unroll(params, observations, features[batch.goal_row], batch.trajectories.actions, end)
 
     def policy_loss(self, q_values: jax.Array, bootstrap: jax.Array, rewards: jax.Array, batch: Batch) -> jax.Array:
         """½ Σ_t δ_t², averaged over trajectories and goals: [B, G, T, A] twice and [B, G] → []."""
-        returns = jax.vmap(jax.vmap(goal_returns, (0, 0, None, None)), (0, 0, None, None))(
-            rewards, bootstrap.max(-1), self.config.discount, self.config.lambda_
+        returns = jax.vmap(jax.vmap(goal_returns, (0, 0, 0, None, None)), (0, 0, 0, None, None))(
+            rewards, bootstrap.max(-1), batch.end, self.config.discount, self.config.lambda_
         )
-        losses = jax.vmap(jax.vmap(td_loss, (0, None, 0)))(q_values, batch.trajectories.actions, returns)
+        losses = jax.vmap(jax.vmap(td_loss, (0, None, 0, 0)))(q_values, batch.trajectories.actions, returns, batch.end)
         return losses.mean()
 
     def decoys(self, params: Params, batch: Batch) -> Frames:
@@ -109,8 +112,8 @@ class Learner:
         self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
     ) -> jax.Array:
         """1 for a hindsight goal, the reward's word for any other: [B, G]."""
-        achieved = frames(features, images, final_rows(batch)[:, None])
-        goal = frames(features, images, batch.goal_row)
+        table = Frames(features, images, measures(batch))
+        achieved, goal = pick(table, end_rows(batch)), pick(table, batch.goal_row)
         for_each_goal = jax.tree.map(lambda x: x[:, None], decoys)
         earned = self.reward.reward(params, achieved, goal, for_each_goal)
         return jax.lax.stop_gradient(jnp.where(batch.is_hindsight, self.reward.hindsight, earned))
@@ -119,9 +122,10 @@ class Learner:
         self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The teacher's loss on the paper's draw of goals; h is held fixed (sec. 4) unless the config trains it."""
-        features = self.held(features)
-        achieved = frames(features, images, batch.achieved_row)
-        goal = frames(features, images, batch.teacher_row)
+        if isinstance(self.reward, PairReward):
+            return self.reward.pair_loss(params["reward"], observed(features, batch), jax.random.key(batch.seed))
+        table = Frames(self.held(features), images)
+        achieved, goal = pick(table, batch.achieved_row), pick(table, batch.teacher_row)
         loss, metrics = self.reward.loss(params["reward"], achieved, goal, decoys, batch.teacher_is_hindsight)
         if not self.hide or not isinstance(self.reward, DiscernReward):
             return loss, metrics
@@ -149,9 +153,9 @@ def hide(key: PRNGKey, images: jax.Array, behind: jax.Array, most: float) -> jax
     return jnp.where((within(0)[..., :, None] & within(1)[..., None, :])[..., None], behind, images)
 
 
-def frames(features: jax.Array, images: jax.Array, row: jax.Array) -> Frames:
-    """The table's rows as a reward sees them."""
-    return Frames(features[row], images[row])
+def pick(table: Frames, row: jax.Array) -> Frames:
+    """Rows of a table of frames."""
+    return jax.tree.map(lambda x: x[row], table)
 
 
 def observed(features: jax.Array, batch: Batch) -> jax.Array:
@@ -160,10 +164,10 @@ def observed(features: jax.Array, batch: Batch) -> jax.Array:
     return features[: count * frames].reshape((count, frames, -1))
 
 
-def final_rows(batch: Batch) -> jax.Array:
-    """Rows of the achieved states s_T: int [B]."""
+def end_rows(batch: Batch) -> jax.Array:
+    """Rows of the frames that are to show each goal: int [B, G]."""
     count, frames = batch.trajectories.observations.shape[:2]
-    return jnp.arange(count) * frames + frames - 1
+    return (jnp.arange(count) * frames)[:, None] + batch.end
 
 
 def policy_part(params: Params) -> Params:

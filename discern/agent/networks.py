@@ -126,20 +126,30 @@ class Core(nn.Module):
         lstm = lstm_cell(lstm, gates + self.recurrent_share(lstm.hidden))
         return lstm, self.q_values(lstm.hidden)
 
-    def unroll(self, observations: jax.Array, goals: jax.Array, actions: jax.Array) -> jax.Array:
-        """Whole trajectories under G goals each: [B, T, F], [B, G, F], int [B, T] → Q [B, G, T, A]."""
+    def unroll(
+        self, observations: jax.Array, goals: jax.Array, actions: jax.Array, end: jax.Array | None = None
+    ) -> jax.Array:
+        """Whole trajectories under G goals each: [B, T, F], [B, G, F], int [B, T] → Q [B, G, T, A].
+
+        Where goals have ends, int [B, G], the clock is as far ahead as the end is before T: it says what time is left.
+        """
         length = observations.shape[1]
         previous = jnp.pad(actions[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
-        of_step = self._of_step(observations, jnp.arange(length)[None], previous)
+        clock = jnp.arange(length)
+        if end is None:
+            of_step = self._of_step(observations, clock[None], previous)[:, None]
+        else:
+            ahead = clock + (length - end)[..., None]
+            of_step = self._of_step(observations, None, previous)[:, None] + self._of_clock(ahead)
         of_goal = self.goal_share(goals)
         zero = initial_lstm(goals.shape[:2], self.config.lstm)
         kernel = self._recurrent_kernel(zero)
 
         def walk(lstm: LstmState, gates: jax.Array) -> tuple[LstmState, jax.Array]:
-            lstm = lstm_cell(lstm, gates[:, None] + of_goal + lstm.hidden @ kernel)
+            lstm = lstm_cell(lstm, gates + of_goal + lstm.hidden @ kernel)
             return lstm, lstm.hidden
 
-        _, hidden = jax.lax.scan(walk, zero, jnp.moveaxis(of_step, 1, 0))
+        _, hidden = jax.lax.scan(walk, zero, jnp.moveaxis(of_step, 2, 0))
         return jnp.moveaxis(self.q_values(hidden), 0, 2)
 
     def q_values(self, hidden: jax.Array) -> jax.Array:
@@ -148,14 +158,15 @@ class Core(nn.Module):
         advantage = self.advantage(hidden)
         return self.value(hidden) + advantage - advantage.mean(-1, keepdims=True)
 
-    def _of_step(self, observation: jax.Array, clock: jax.Array, previous_action: jax.Array) -> jax.Array:
+    def _of_step(self, observation: jax.Array, clock: jax.Array | None, previous_action: jax.Array) -> jax.Array:
+        of_observation = self.observation_share(observation)
+        if clock is not None:
+            of_observation = of_observation + self._of_clock(clock)
+        return of_observation + self.action_share(jax.nn.one_hot(previous_action, self.actions))
+
+    def _of_clock(self, clock: jax.Array) -> jax.Array:
         angle = 2 * jnp.pi * clock / self.horizon
-        ticks = nn.relu(self.clock(jnp.stack([jnp.sin(angle), jnp.cos(angle)], -1)))
-        return (
-            self.observation_share(observation)
-            + self.clock_share(ticks)
-            + self.action_share(jax.nn.one_hot(previous_action, self.actions))
-        )
+        return self.clock_share(nn.relu(self.clock(jnp.stack([jnp.sin(angle), jnp.cos(angle)], -1))))
 
     def _recurrent_kernel(self, zero: LstmState) -> jax.Array:
         if self.is_initializing():
@@ -218,6 +229,6 @@ class Imitator:
         """See Core.step."""
         return self.core.apply({"params": params["core"]}, lstm, *inputs, method="step")  # type: ignore[return-value]
 
-    def unroll(self, params: Params, *inputs: jax.Array) -> jax.Array:
+    def unroll(self, params: Params, *inputs: jax.Array | None) -> jax.Array:
         """See Core.unroll."""
         return self.core.apply({"params": params["core"]}, *inputs, method="unroll")  # type: ignore[return-value]

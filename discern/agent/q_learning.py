@@ -21,10 +21,14 @@ def peng_q_lambda(rewards: jax.Array, discounts: jax.Array, next_values: jax.Arr
     return returns
 
 
-def goal_returns(final_reward: jax.Array, values: jax.Array, discount: float, lambda_: float) -> jax.Array:
-    """Q(λ) returns of a trajectory rewarded once, after its T-th action; values [T] are max_a Q(s_t, a) → [T]."""
-    length = values.shape[0]
-    at_end = jnp.arange(length) == length - 1
+def goal_returns(
+    final_reward: jax.Array, values: jax.Array, end: jax.Array, discount: float, lambda_: float
+) -> jax.Array:
+    """Q(λ) returns of a trajectory rewarded once, after its `end`-th action; values [T] are max_a Q(s_t, a) → [T].
+
+    What is returned of later actions means nothing.
+    """
+    at_end = jnp.arange(values.shape[0]) == end - 1
     return peng_q_lambda(
         rewards=jnp.where(at_end, final_reward, 0.0),
         discounts=jnp.where(at_end, 0.0, discount),
@@ -33,8 +37,9 @@ def goal_returns(final_reward: jax.Array, values: jax.Array, discount: float, la
     )
 
 
-def td_loss(q_values: jax.Array, actions: jax.Array, returns: jax.Array) -> jax.Array:
-    """½ Σ_t (G_t − Q(s_t, a_t))²; q_values [T, A], actions [T], returns [T] → []."""
+def td_loss(q_values: jax.Array, actions: jax.Array, returns: jax.Array, end: jax.Array) -> jax.Array:
+    """½ Σ_{t < end} (G_t − Q(s_t, a_t))²; q_values [T, A], actions [T], returns [T], end [] → []."""
     assert q_values.ndim == 2 and actions.shape == returns.shape == q_values.shape[:1], q_values.shape
     taken = jnp.take_along_axis(q_values, actions[:, None], axis=1)[:, 0]
-    return 0.5 * jnp.sum(jnp.square(jax.lax.stop_gradient(returns) - taken))
+    errors = jnp.where(jnp.arange(returns.shape[0]) < end, jax.lax.stop_gradient(returns) - taken, 0.0)
+    return 0.5 * jnp.sum(jnp.square(errors))

@@ -15,18 +15,29 @@ def relabel(
 
     The teacher always learns from the paper's draw: the intended goal, or with probability p_hindsight one of
     the trajectory's last frames; and only from trajectories at whose end the world obeyed, where there is one. The
-    policy learns from one goal for each kind in `config.goals`.
+    policy learns from one goal for each kind in `config.goals`, each with an end of its own. An intended goal was meant
+    for frame T, so there the teacher compares it with frame T whatever the end.
     """
     batch, frames = trajectories.observations.shape[:2]
+    last = frames - 1
     capacity = buffer.images.shape[0]
     kinds = config.goals
     randoms = kinds.count("random")
     draw_key, hindsight_key, random_key, other_key, decoy_key = jax.random.split(key, 5)
 
+    end = jnp.full((batch, len(kinds)), last)
+    drawn_end = end[:, 0]
+    if config.ends:
+        end = draw_ends(jax.random.fold_in(key, 6), (batch, len(kinds)), last)
+        drawn_end = end[:, kinds.index("draw")] if "draw" in kinds else drawn_end
+        end = jnp.stack([drawn_end if kind == "draw" else end[:, i] for i, kind in enumerate(kinds)], axis=1)
+
     own_row = jnp.arange(batch) * frames
-    hindsight_rows = own_row[:, None] + jax.random.randint(
+    sooner = last - jax.random.randint(
         hindsight_key, (batch, 1 + kinds.count("hindsight")), frames - config.hindsight_window, frames
     )
+    hindsight_ends = [drawn_end] + [end[:, i] for i, kind in enumerate(kinds) if kind == "hindsight"]
+    hindsight_rows = own_row[:, None] + jnp.maximum(0, jnp.stack(hindsight_ends, axis=1) - sooner)
     extra_row = batch * frames + jnp.arange(batch)[:, None] * (1 + randoms) + jnp.arange(1 + randoms)
     other_rows = other_final_rows(other_key, batch, frames, kinds.count("other"))
     drawn_is_hindsight = jax.random.bernoulli(draw_key, config.p_hindsight, (batch,))
@@ -41,20 +52,30 @@ def relabel(
     certain = {"draw": drawn_is_hindsight, "hindsight": jnp.ones(batch, bool)}
     never = jnp.zeros(batch, bool)
     random_slots = jax.random.randint(random_key, (batch, randoms), 0, capacity)
+    random_goals = jax.tree.map(lambda x: x[random_slots], buffer)
     taught = in_hand_only(trajectories.in_hand)
     own_slots = trajectories.goal_slot[:1] if reward.decoy_pool else trajectories.goal_slot[taught]
     decoy_slots = draw_decoys(decoy_key, capacity, own_slots, reward.decoy_pool or reward.decoys)
     return Batch(
         trajectories=trajectories,
-        extra_goals=jnp.concatenate([trajectories.goal[:, None], buffer.images[random_slots]], axis=1),
+        extra_goals=jnp.concatenate([trajectories.goal[:, None], random_goals.images], axis=1),
+        extra_measures=jnp.concatenate([trajectories.goal_measures[:, None], random_goals.measures], axis=1),
         goal_row=jnp.stack([next(supply[kind]) for kind in kinds], axis=1),
         is_hindsight=jnp.stack([certain.get(kind, never) for kind in kinds], axis=1),
-        achieved_row=(own_row + frames - 1)[taught],
+        end=end,
+        achieved_row=(own_row + jnp.where(drawn_is_hindsight, drawn_end, last))[taught],
         teacher_row=drawn_row[taught],
         teacher_is_hindsight=drawn_is_hindsight[taught],
         decoys=buffer.images[decoy_slots],
         seed=jax.random.bits(jax.random.fold_in(key, 5)),
     )
+
+
+def draw_ends(key: PRNGKey, shape: tuple[int, ...], last: int) -> jax.Array:
+    """The last frame in half of the cases, else any from a quarter of the way on: int [*shape]."""
+    half_key, end_key = jax.random.split(key)
+    sooner = jax.random.randint(end_key, shape, -(-last // 4), last + 1)
+    return jnp.where(jax.random.bernoulli(half_key, 0.5, shape), last, sooner)
 
 
 def in_hand_only(in_hand: jax.Array) -> jax.Array:
@@ -76,4 +97,12 @@ def rows(batch: Batch) -> jax.Array:
     image = batch.extra_goals.shape[2:]
     return jnp.concatenate(
         [batch.trajectories.observations.reshape((-1, *image)), batch.extra_goals.reshape((-1, *image))]
+    )
+
+
+def measures(batch: Batch) -> jax.Array:
+    """The scored dimensions of `rows(batch)`: float32 [B(T+1) + BE, D]."""
+    dimensions = batch.extra_measures.shape[-1]
+    return jnp.concatenate(
+        [batch.trajectories.measures.reshape((-1, dimensions)), batch.extra_measures.reshape((-1, dimensions))]
     )

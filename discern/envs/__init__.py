@@ -10,7 +10,7 @@ from typing_extensions import TypeIs
 from discern.checks import nearest
 from discern.config import Config
 from discern.envs.arena import Arena
-from discern.envs.base import DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
+from discern.envs.base import Attempts, DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
 from discern.envs.watermaze import Watermaze
 from discern.presets import preset, suite_of
 from discern.types import UserError
@@ -23,17 +23,21 @@ WORLDS: dict[str, Callable[[], DeviceEnv]] = {
     "arena": lambda: Arena(size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, name="arena"),
     "arena/16": lambda: Arena(size=16, stride=0.12, radius=0.1, distractors=1, speed=0.06, name="arena/16"),
     "arena/84": lambda: Arena(size=84, stride=0.08, radius=0.06, distractors=3, speed=0.04, name="arena/84"),
+    "arena/two": lambda: Arena(
+        size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, slider=True, name="arena/two"
+    ),
     "watermaze": Watermaze,
 }
 
 
-def _atari(name: str, n: int, config: Config, scored: bool) -> HostEnv:
+def _atari(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
     from discern.envs.atari import Atari, ScoredAtari
 
-    return (ScoredAtari if scored else Atari)(name.removeprefix("atari/"), n, config.atari)
+    game = name.removeprefix("atari/")
+    return ScoredAtari(game, n, config.atari) if scored else Atari(game, n, config.atari, attempts)
 
 
-def _control(name: str, n: int, config: Config, scored: bool) -> HostEnv:
+def _control(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
     try:
         from discern.envs.control import EPISODE, Control, OpenGLControl
     except Exception as error:  # a missing library shows in many ways
@@ -42,40 +46,48 @@ def _control(name: str, n: int, config: Config, scored: bool) -> HostEnv:
             raise
         raise UserError(f"MUJOCO_GL={backend} does not work here; unset it, since no OpenGL is needed") from error
     kind = OpenGLControl if config.control.pixels == "opengl" else Control
-    return kind(name.removeprefix("control/"), n, EPISODE if scored else config.control.episode)
+    return kind(name.removeprefix("control/"), n, EPISODE if scored else config.control.episode, attempts)
 
 
-def _lab(name: str, n: int, config: Config, scored: bool) -> HostEnv:
+def _lab(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
     from discern.envs.lab import Lab, ScoredLab
 
     del config
+    refuse_attempts(name, attempts)
     return (ScoredLab if scored else Lab)(name.removeprefix("lab/"), n)
 
 
-def _gym(name: str, n: int, config: Config, scored: bool) -> HostEnv:
+def _gym(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
     from discern.envs.gymnasium import SCORED_AT_ONCE, Gym
 
+    refuse_attempts(name, attempts)
     return Gym(name, min(n, SCORED_AT_ONCE) if scored else n, config)
 
 
-Maker = Callable[[str, int, Config, bool], HostEnv]
+def refuse_attempts(name: str, attempts: Attempts | None) -> None:
+    """A world whose states cannot be kept and gone back to."""
+    if attempts is not None:
+        raise UserError(f"{name} cannot go back to a state: leave --actor.twins at 1 and --actor.p-restart at 0")
+
+
+Maker = Callable[[str, int, Config, bool, Attempts | None], HostEnv]
 SUITES: dict[str, Maker] = {"atari": _atari, "control": _control, "lab": _lab, "gym": _gym}
 
 
-def make_env(name: str, n: int = 1, config: Config | None = None) -> Env:
-    """The world called `name`; worlds that run on the host come as `n` environments."""
-    return _make(name, n, config, scored=False)
+def make_env(name: str, n: int = 1, config: Config | None = None, attempts: Attempts | None = None) -> Env:
+    """The world called `name`; worlds that run on the host come as `n` environments, which may begin together."""
+    return _make(name, n, config, False, attempts)
 
 
 def make_scored_env(name: str, n: int = 1, config: Config | None = None) -> ScoredEnv:
     """The same world with the same pixels, in which it can be measured what was achieved."""
-    return cast(ScoredEnv, _make(name, n, config, scored=True))
+    return cast(ScoredEnv, _make(name, n, config, True, None))
 
 
-def _make(name: str, n: int, config: Config | None, scored: bool) -> Env:
+def _make(name: str, n: int, config: Config | None, scored: bool, attempts: Attempts | None) -> Env:
     suite = suite_of(name)
     if suite in SUITES and suite != name:
-        return SUITES[suite](name, n, config or preset(name), scored)
+        return SUITES[suite](name, n, config or preset(name), scored, attempts)
     if name not in WORLDS:
         hosted = ("atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…")
         known = [*sorted(WORLDS), *hosted, "lab/rooms_watermaze", "gym/CarRacing-v3", "gym/…", "my_module:factory"]

@@ -1,105 +1,78 @@
-"""One Atari emulator whose memory can be read and whose states can be kept, and where games keep their avatars."""
+"""Where Atari games keep their avatars, and an emulator that says so."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import cv2
 import numpy as np
-from ale_py import ALEInterface, ALEState, LoggerMode, roms
+from ale_py import ALEState, roms
 
+from discern.envs.atari_games import NOOP, RAM, SCREEN, Game, Look
 from discern.envs.base import Dimension
 from discern.types import UserError
 
-FRAMES_PER_STEP = 4
-IDLE_FRAMES = 30
 ACTIONS = 18
-NOOP, UP, RIGHT, LEFT, DOWN = 0, 2, 3, 4, 5
-SCREEN = (210, 160)
-SIDE = 84
+UP, RIGHT, LEFT, DOWN = 2, 3, 4, 5
 
 
 @dataclass(frozen=True)
 class Avatar:
-    """Where a game keeps its avatar: the RAM bytes of the scored dimensions."""
+    """Where a game keeps its avatar: the RAM bytes of the scored dimensions. Of most games it is not known."""
 
-    dimensions: tuple[Dimension, ...]
-    bytes: tuple[int, ...]
+    dimensions: tuple[Dimension, ...] = ()
+    bytes: tuple[int, ...] = ()
     locked_steps: int = 0
     """Steps after the start of a game in which the avatar does not obey."""
     locked_after_loss: int = 0
     """The same after a lost life."""
     room: tuple[int, int] | None = None
     """A RAM byte and the value it has in the room that the ranges are of."""
+    helpless: tuple[tuple[int, int], ...] = ()
+    """RAM bytes, each with the most it holds while the avatar is not dying or falling."""
 
 
 AVATARS = {
-    "seaquest": Avatar((Dimension("x", 21.0, 134.0), Dimension("y", 13.0, 108.0)), (70, 97), 32, 30),
-    "montezuma_revenge": Avatar((Dimension("x", 9.0, 145.0), Dimension("y", 148.0, 252.0)), (42, 43), 0, 11, (3, 1)),
+    "seaquest": Avatar(
+        dimensions=(Dimension("x", 21.0, 134.0), Dimension("y", 13.0, 108.0)),
+        bytes=(70, 97),
+        locked_steps=32,
+        locked_after_loss=30,
+        helpless=((105, 0),),
+    ),
+    "montezuma_revenge": Avatar(
+        dimensions=(Dimension("x", 9.0, 145.0), Dimension("y", 148.0, 252.0)),
+        bytes=(42, 43),
+        locked_after_loss=11,
+        room=(3, 1),
+        helpless=((54, 1), (88, 0)),
+    ),
 }
 
 
-class Look(NamedTuple):
-    """What can be seen of an emulator after a step, or of N of them."""
-
-    screen: np.ndarray  # uint8 [210, 160, 3], the brighter of the last two frames, pixel by pixel
-    ram: np.ndarray  # uint8 [128]
+def avatar_of(game: str) -> Avatar:
+    return AVATARS.get(game, Avatar())
 
 
-class Emulator:
-    """The game under the settings of the vector world: four frames a step, up to 30 idle frames at the start."""
+class Emulator(Game):
+    """A game that knows where its avatar is, seen whole, from where the avatar begins to obey."""
 
-    def __init__(self, game: str, sticky: float = 0.0, seed: int = 0):
-        ALEInterface.setLoggerMode(LoggerMode.Error)
-        self.avatar = AVATARS.get(game)
-        self._ale = ALEInterface()
-        self._ale.setFloat("repeat_action_probability", sticky)
-        self._ale.setInt("random_seed", seed)
-        rom = roms.get_rom_path(game)
-        assert rom is not None, game
-        self._ale.loadROM(rom)
-        self._screens = np.empty((2, *SCREEN, 3), np.uint8)
-        self.starts = self._make_starts()
+    def __init__(self, game: str):
+        screen, ram = np.empty((*SCREEN, 3), np.uint8), np.empty(RAM, np.uint8)
+        super().__init__(game, Look(screen, ram), np.empty((2, *SCREEN, 3), np.uint8))
+        self.avatar = avatar_of(game)
+        self._starts = self.starts(skipped=self.avatar.locked_steps, locked=0)
 
-    def _make_starts(self) -> list[tuple[ALEState, Look]]:
-        """A game after each number of idle frames, counted from where the avatar begins to obey."""
-        self._ale.reset_game()
-        locked = self.avatar.locked_steps if self.avatar else 0
-        for _ in range(locked * FRAMES_PER_STEP):
-            self._ale.act(NOOP)
-        starts = []
-        for idle in range(IDLE_FRAMES + 1):
-            if idle:
-                self._ale.act(NOOP)
-            starts.append((self.clone(), Look(self._ale.getScreenRGB(), self._ale.getRAM())))
-        return starts
-
-    def start(self, chance: np.random.Generator) -> Look:
+    def start(self, chance: np.random.Generator) -> None:
         """A game that begins after a random number of idle frames."""
-        state, look = self.starts[chance.integers(len(self.starts))]
-        self.restore(state)
-        return look
+        self.go_on_from(self._starts[chance.integers(len(self._starts))])
 
     def step(self, action: int) -> Look:
-        for frame in range(FRAMES_PER_STEP):
-            self._ale.act(action)
-            if frame >= FRAMES_PER_STEP - 2:
-                self._ale.getScreenRGB(self._screens[frame % 2])
-        return Look(self._screens.max(axis=0), self._ale.getRAM())
-
-    def skip(self, action: int) -> None:
-        """A step that nobody looks at."""
-        for _ in range(FRAMES_PER_STEP):
-            self._ale.act(action)
+        self.play(action)
+        return Look(*(part.copy() for part in self.look))
 
     def clone(self) -> ALEState:
         return self._ale.cloneState()
 
     def restore(self, state: ALEState) -> None:
         self._ale.restoreState(state)
-
-    @property
-    def game_over(self) -> bool:
-        return self._ale.game_over()
 
     @property
     def lives(self) -> int:
@@ -128,19 +101,12 @@ class Emulator:
         return there
 
 
-def shrink_on_host(screen: np.ndarray) -> np.ndarray:
-    """uint8 [210, 160, 3] → [84, 84, 3] by area, exactly as the vector world's C++ does it."""
-    return cv2.resize(screen, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
-
-
-def positions(avatar: Avatar | None, ram: np.ndarray) -> np.ndarray:
+def positions(avatar: Avatar, ram: np.ndarray) -> np.ndarray:
     """The scored dimensions, NaN outside the avatar's room: uint8 [..., 128] → float32 [..., D]."""
-    if avatar is None:
-        return np.zeros((*ram.shape[:-1], 0), np.float32)
-    place = np.asarray(ram)[..., list(avatar.bytes)].astype(np.float32)
+    place = ram[..., list(avatar.bytes)].astype(np.float32)
     if avatar.room is not None:
         byte, room = avatar.room
-        place[np.asarray(ram)[..., byte] != room] = np.nan
+        place[ram[..., byte] != room] = np.nan
     return place
 
 

@@ -1,143 +1,124 @@
-"""Atari through the Arcade Learning Environment: a vector world to train in, and one that reads memory to score in.
+"""Atari through the Arcade Learning Environment: games to train in, and the same games to score in.
 
-Both show the same pixels: the brighter of the last two of four frames, shrunk by area to 84×84.
+Both show the brighter of the last two of four frames, shrunk by area to 84×84.
 """
 
 import contextlib
 import os
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from discern.config import AtariConfig
-from discern.envs.ale import ACTIONS, AVATARS, SCREEN, SIDE, Look, positions, refuse_unknown_game
+from discern.envs.ale import ACTIONS, avatar_of, positions, refuse_unknown_game
+from discern.envs.atari_games import SCREEN, SIDE, Look, look_bytes, looks
 from discern.envs.atari_goals import goal_sets, goals
-from discern.envs.base import EnvSpec, HostStep
-from discern.envs.processes import Process, Processes, evenly, shared_memory, shares
+from discern.envs.base import Attempts, EnvSpec, HostStep
+from discern.envs.processes import Process, Processes, shared_memory, shares
 
-GAMES_PER_PROCESS = 6  # at least; a process costs a second or two
-EMULATORS_PER_PROCESS = 64  # at most; they are made one after the other, in a tenth of a second each
+GAMES_PER_PROCESS = 6  # at least
+ENDLESS = Attempts(horizon=0)  # only the end of a game ends one
 
 
 class Atari:
-    """N emulators on the C++ threads of a few processes; raw is their screens, whole or already shrunk.
+    """N games in a process for each core; raw is their screens, whole or already shrunk, and their memory.
 
-    The processes are asked to make them at once, and waited for where they are first reset.
+    Without attempts, a game is played from its first frame to its end. The processes are asked to make their games at
+    once, a tenth of a second each, and waited for at the first reset; or else they are started there.
     """
 
-    def __init__(self, game: str, n: int, config: AtariConfig):
+    def __init__(
+        self, game: str, n: int, config: AtariConfig, attempts: Attempts | None = None, start_at_once: bool = True
+    ):
         self.spec = atari_spec(game)
         self.size = n
-        sizes = evenly(n, -(-n // EMULATORS_PER_PROCESS))
-        threads = -(-(config.threads or len(os.sched_getaffinity(0))) // len(sizes))
-        height, width = SCREEN if shrinks_on_accelerator(config) else (SIDE, SIDE)
-        settings = {
-            "num_threads": min(threads, *sizes),
-            "img_height": height,
-            "img_width": width,
-            "grayscale": False,
-            "stack_num": 1,
-            "full_action_space": True,
-            "use_fire_reset": False,
-            "reward_clipping": False,
-            "repeat_action_probability": config.sticky,
-        }
-        self._screens, memory = shared_memory((n, height, width, 3))
+        self._game, self._avatar, self._config, self._attempts = game, avatar_of(game), config, attempts
+        self._twins = attempts.twins if attempts else 1
+        self._started = self._made = False
+        if start_at_once:
+            self._start()
+
+    def _start(self) -> None:
+        shape = (self.size, *(SCREEN if shrinks_on_accelerator(self._config) else (SIDE, SIDE)), 3)
+        self._memory, file = shared_memory((look_bytes(shape),))
+        self._looks = looks(self._memory, shape)
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # only a GPU can fetch screens without a core's help
-            jax.devices()[0].client.dma_map(self._screens.ctypes.data, self._screens.nbytes)
-        served = (game, settings, memory, self._screens.shape)
-        start = partial(Process, self.spec.name, "atari_emulators.py", "Emulators", served, inherits=(memory,))
-        self._emulators = Processes(start, sizes)
-        self._emulators.ask("make", np.arange(n), one_by_one=True)
-        os.close(memory)
-        self._made = False
-        avatar = AVATARS.get(game)
-        self._locks = (avatar.locked_steps, avatar.locked_after_loss) if avatar else (0, 0)
-        self._await_control = config.await_control
-        self._over = np.zeros(n, bool)
-        self._lives = self._locked = np.zeros(n, int)
+            jax.devices()[0].client.dma_map(self._memory.ctypes.data, self._memory.nbytes)
+        served = (self._game, file, shape, self._rules())
+        start = partial(Process, self.spec.name, "atari_games.py", "Games", served, inherits=(file,))
+        groups = shares(self.size // self._twins, -(-GAMES_PER_PROCESS // self._twins), self._config.threads)
+        self._games = Processes(start, [self._twins * size for size in groups])
+        self._games.ask("make", np.arange(self.size), one_by_one=True)
+        os.close(file)
+        self._started = True
+
+    def _rules(self) -> dict[str, Any]:
+        """How a process plays; where there are attempts they begin where the avatar obeys."""
+        avatar, attempts = self._avatar, self._attempts or ENDLESS
+        skipped, locked = (avatar.locked_steps, 0) if self._attempts else (0, avatar.locked_steps)
+        return {
+            "game": {"locked_after_loss": avatar.locked_after_loss, "helpless": avatar.helpless},
+            "start": {"skipped": skipped, "locked": locked},
+            "group": {"sticky": self._config.sticky, "horizon": attempts.horizon, "p_restart": attempts.p_restart},
+            "twins": attempts.twins,
+        }
 
     def reset(self, seed: int) -> HostStep:
+        if not self._started:
+            self._start()
         if not self._made:
-            self._emulators.answers()
+            self._games.answers()
             self._made = True
-        self._emulators.ask("reset", seed + np.arange(self.size), one_by_one=True)
-        self._over = np.ones(self.size, bool)
-        return self.recv()
-
-    def send(self, actions: np.ndarray) -> None:
-        self._emulators.ask("step", actions)
-
-    def recv(self) -> HostStep:
-        """An emulator whose game was over has ignored its action and started a new game."""
-        is_first = self._over
-        self._over, lives, _ = self._emulators.together()
-        return HostStep(self._screens, is_first, self._over, self._in_hand(lives, is_first))
-
-    def _in_hand(self, lives: np.ndarray, new_game: np.ndarray) -> np.ndarray | bool:
-        """Whether the avatar obeys, as far as lives tell: not where one was just lost, nor while it is locked."""
-        lost = (lives < self._lives) & ~new_game
-        at_start, after_loss = self._locks
-        still = np.maximum(0, self._locked - 1)
-        self._lives, self._locked = lives, np.where(new_game, at_start, np.where(lost, after_loss, still))
-        return ~lost & (self._locked == 0) if self._await_control else True
-
-    def observe(self, raw: jax.Array) -> jax.Array:
-        return shrink(raw)
-
-    def close(self) -> None:
-        self._emulators.close()
-        with contextlib.suppress(jax.errors.JaxRuntimeError):
-            jax.devices()[0].client.dma_unmap(self._screens.ctypes.data)
-
-
-class ScoredAtari:
-    """N games whose memory can be read, shared out over processes that the first reset starts.
-
-    An attempt starts where the avatar begins to obey, after up to 30 idle frames. A game whose avatar is not known
-    has no scored dimension, only goals to look at.
-    """
-
-    def __init__(self, game: str, n: int, config: AtariConfig):
-        self.spec = atari_spec(game)
-        self.size = n
-        self.goal_sets = goal_sets(game)
-        self._game = game
-        world = (self.spec.name, "atari_games.py", "Games", (game, config.sticky, not shrinks_on_accelerator(config)))
-        self._games = Processes(partial(Process, *world), shares(n, GAMES_PER_PROCESS))
-
-    def reset(self, seed: int) -> HostStep:
-        self._games.ask("reset", np.stack([np.full(self.size, seed), np.arange(self.size)], axis=1))
+        self._games.ask("reset", np.stack([np.full(self.size, seed), np.arange(self.size) // self._twins], axis=1))
         return self.recv()
 
     def send(self, actions: np.ndarray) -> None:
         self._games.ask("step", np.asarray(actions))
 
     def recv(self) -> HostStep:
-        screens, memory, is_first, is_last = self._games.together()
-        return HostStep(Look(screens, memory), is_first, is_last)
+        is_first, is_last, in_hand = self._games.together()
+        return HostStep(self._looks, is_first, is_last, in_hand if self._config.await_control else True)
 
     def observe(self, raw: Look) -> jax.Array:
         return shrink(jnp.asarray(raw.screen))
 
     def measure(self, raw: Look) -> np.ndarray:
-        return positions(AVATARS.get(self._game), raw.ram)
+        """The avatar's scored dimensions, float32 [N, D]."""
+        return positions(self._avatar, np.asarray(raw.ram))
+
+    def close(self) -> None:
+        if self._started:
+            self._games.close()
+            with contextlib.suppress(jax.errors.JaxRuntimeError):
+                jax.devices()[0].client.dma_unmap(self._memory.ctypes.data)
+
+
+class ScoredAtari(Atari):
+    """Games that start where the avatar begins to obey, after up to 30 idle frames, and goals in them.
+
+    A game whose avatar is not known has no scored dimension, only goals to look at.
+    """
+
+    def __init__(self, game: str, n: int, config: AtariConfig):
+        super().__init__(game, n, config, ENDLESS, start_at_once=False)
+        self.goal_sets = goal_sets(game)
+
+    def recv(self) -> HostStep:
+        step = super().recv()
+        return step._replace(raw=Look(*(part.copy() for part in step.raw)))  # an attempt's end outlives the next step
 
     def goals(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Images uint8 [M, 84, 84, 3] and measures float32 [M, D] of a goal set of the game."""
         return goals(self._game, name, count)
 
-    def close(self) -> None:
-        self._games.close()
-
 
 def atari_spec(game: str) -> EnvSpec:
     """What an agent must know of a game; an unknown one is refused."""
     refuse_unknown_game(game)
-    avatar = AVATARS.get(game)
-    return EnvSpec(f"atari/{game}", (SIDE, SIDE, 3), ACTIONS, avatar.dimensions if avatar else ())
+    return EnvSpec(f"atari/{game}", (SIDE, SIDE, 3), ACTIONS, avatar_of(game).dimensions)
 
 
 def shrinks_on_accelerator(config: AtariConfig) -> bool:

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from discern.envs.ale import ACTIONS, AVATARS, DOWN, LEFT, NOOP, RIGHT, SIDE, UP, Emulator, shrink_on_host
+from discern.envs.ale import ACTIONS, AVATARS, DOWN, LEFT, RIGHT, UP, Emulator
+from discern.envs.atari_games import NOOP, SIDE, shrink_on_host
 from discern.envs.base import far_apart
 from discern.types import UserError
 
@@ -81,17 +82,16 @@ def _by_random_play(emulator: Emulator, chance: np.random.Generator, count: int)
     emulator.start(chance)
     while len(found) < count:
         for _ in range(chance.integers(25, 51)):
-            if emulator.game_over:
+            if emulator.over:
                 emulator.start(chance)
             look = emulator.step(int(chance.integers(ACTIONS)))
-        if emulator.avatar is None or (emulator.obeys() and not np.isnan(emulator.position).any()):
+        if not emulator.avatar.dimensions or (emulator.obeys() and not np.isnan(emulator.position).any()):
             found.append(_goal(emulator, look.screen))
     return found
 
 
 def _by_driving(emulator: Emulator, chance: np.random.Generator, count: int) -> list[Goal]:
     """The avatar is driven to the centres of equal cells of the playable area, shooting now and then."""
-    assert emulator.avatar is not None
     low, high = np.array([(d.low, d.high) for d in emulator.avatar.dimensions]).T
     columns = round(count**0.5)
     cells = np.array([(i % columns, i // columns) for i in range(count)])
@@ -148,7 +148,6 @@ def _is_perch(x: float, y: float) -> bool:
 
 def _spread(found: list[Goal], emulator: Emulator, count: int) -> list[Goal]:
     """`count` goals, each the one farthest from those chosen before it."""
-    assert emulator.avatar is not None
     span = np.array([d.high - d.low for d in emulator.avatar.dimensions])
     places = np.stack([place for _, place in found]) / span
     return [found[i] for i in far_apart(places, count)]

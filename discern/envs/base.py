@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from discern.config import ActorConfig
 from discern.types import PRNGKey
 
 
@@ -28,13 +29,20 @@ class Attempts:
 
     Attempts last `horizon` steps: the last one says is_last, and the step after it ignores its actions and is the first
     of a new attempt. `twins` neighbours begin each attempt in the same state, with the same random numbers: with
-    probability `p_restart` at an episode's start, else where one of them, drawn at random among those whose world obeys,
-    ended. An episode that ends inside an attempt ends the attempt of its whole group.
+    probability `p_restart` at an episode's start, else where one of them ended, drawn at random among those whose world
+    obeys. An episode that ends inside an attempt ends the attempt of its whole group.
     """
 
     horizon: int
     twins: int = 1
     p_restart: float = 0.0
+
+
+def attempts_of(config: ActorConfig) -> Attempts | None:
+    """How attempts begin; None: each goes on where the last one ended, on its own."""
+    if config.twins == 1 and not config.p_restart:
+        return None
+    return Attempts(config.horizon, config.twins, config.p_restart)
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,11 @@ class HostEnv(Protocol):
     def close(self) -> None: ...
 
 
+def measured(env: Any) -> int:
+    """How many scored dimensions can be measured while the world runs."""
+    return len(env.spec.dimensions) if hasattr(env, "measure") else 0
+
+
 class ScoredHostEnv(HostEnv, Protocol):
     """Host environments in which it can be measured what was achieved."""
 
@@ -126,23 +139,60 @@ class Worlds(NamedTuple):
     state: Any
     is_first: jax.Array  # bool [N]
     is_last: jax.Array  # bool [N]
+    age: jax.Array | None = None  # int32 [N], steps of the attempt so far, where attempts begin in groups
+    is_over: jax.Array | None = None  # bool [N], whether the episode itself has ended, likewise
 
 
-def reset_worlds(env: DeviceEnv, key: PRNGKey, n: int) -> Worlds:
+def reset_worlds(env: DeviceEnv, key: PRNGKey, n: int, attempts: Attempts | None = None) -> Worlds:
     """N fresh copies."""
-    state = jax.vmap(env.reset)(jax.random.split(key, n))
-    return Worlds(state, jnp.ones(n, bool), jnp.zeros(n, bool))
+    first, last = jnp.ones(n, bool), jnp.zeros(n, bool)
+    if attempts is None:
+        return Worlds(jax.vmap(env.reset)(jax.random.split(key, n)), first, last)
+    return Worlds(jax.vmap(env.reset)(group_keys(key, n, attempts.twins)), first, last, jnp.zeros(n, jnp.int32), last)
 
 
-def step_worlds(env: DeviceEnv, worlds: Worlds, actions: jax.Array, key: PRNGKey) -> Worlds:
-    """Acts in every copy; one that has ended ignores its action and starts over."""
+def step_worlds(
+    env: DeviceEnv, worlds: Worlds, actions: jax.Array, key: PRNGKey, attempts: Attempts | None = None
+) -> Worlds:
+    """Acts in every copy; one that has ended ignores its action and starts over, in groups where attempts do."""
     n = worlds.is_last.shape[0]
+    twins = 1 if attempts is None else attempts.twins
     step_key, reset_key = jax.random.split(key)
-    state, is_last = jax.vmap(env.step)(worlds.state, actions, jax.random.split(step_key, n))
-    fresh = jax.vmap(env.reset)(jax.random.split(reset_key, n))
+    state, is_last = jax.vmap(env.step)(worlds.state, actions, group_keys(step_key, n, twins))
+    fresh = jax.vmap(env.reset)(group_keys(reset_key, n, twins))
     over = worlds.is_last
-    state = jax.tree.map(partial(where_rows, over), fresh, state)
-    return Worlds(state, over, is_last & ~over)
+    if attempts is None:
+        state = jax.tree.map(partial(where_rows, over), fresh, state)
+        return Worlds(state, over, is_last & ~over)
+    assert worlds.age is not None
+    start = next_starts(jax.random.fold_in(key, 2), worlds, fresh, attempts)
+    state = jax.tree.map(partial(where_rows, over), start, state)
+    age, is_over = jnp.where(over, 0, worlds.age + 1), is_last & ~over
+    return Worlds(state, over, any_of_group(is_over | (age == attempts.horizon), twins), age, is_over)
+
+
+def next_starts(key: PRNGKey, worlds: Worlds, fresh: Any, attempts: Attempts) -> Any:
+    """States in which the next attempts begin: fresh ones, or for each group that of a member that can go on."""
+    assert worlds.is_over is not None
+    restart_key, leader_key = jax.random.split(key)
+    n, twins = worlds.is_last.shape[0], attempts.twins
+    can_lead = ~worlds.is_over.reshape((-1, twins))
+    luck = jnp.where(can_lead, jax.random.uniform(leader_key, can_lead.shape), -1.0)
+    leader = jnp.repeat(jnp.arange(0, n, twins) + luck.argmax(1), twins)
+    restart = jax.random.bernoulli(restart_key, attempts.p_restart, (n // twins,)) | ~can_lead.any(1)
+    gone_on = jax.tree.map(lambda x: x[leader], worlds.state)
+    return jax.tree.map(partial(where_rows, jnp.repeat(restart, twins)), fresh, gone_on)
+
+
+def group_keys(key: PRNGKey, n: int, twins: int) -> PRNGKey:
+    """N keys, the same for the members of a group."""
+    keys = jax.random.split(key, n // twins)
+    return keys if twins == 1 else jnp.repeat(keys, twins, axis=0)
+
+
+def any_of_group(mask: jax.Array, twins: int) -> jax.Array:
+    """Whether it holds for any member of a group, for each member: bool [N]."""
+    return jnp.repeat(mask.reshape((-1, twins)).any(1), twins)
 
 
 def where_rows(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
@@ -153,11 +203,12 @@ def where_rows(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
 class Hosted:
     """A DeviceEnv behind the HostEnv contract: raw is its state."""
 
-    def __init__(self, env: DeviceEnv, n: int):
+    def __init__(self, env: DeviceEnv, n: int, attempts: Attempts | None = None):
         self.spec = env.spec
         self.size = n
         self._env = env
-        self._step: Callable = jax.jit(lambda worlds, actions, key: step_worlds(env, worlds, actions, key))
+        self._attempts = attempts
+        self._step: Callable = jax.jit(lambda worlds, actions, key: step_worlds(env, worlds, actions, key, attempts))
         self._worlds: Worlds | None = None
         self._key = jax.random.key(0)
         self._steps = 0
@@ -165,7 +216,7 @@ class Hosted:
     def reset(self, seed: int) -> HostStep:
         reset_key, self._key = jax.random.split(jax.random.key(seed))
         self._steps = 0
-        self._worlds = reset_worlds(self._env, reset_key, self.size)
+        self._worlds = reset_worlds(self._env, reset_key, self.size, self._attempts)
         return self.recv()
 
     def send(self, actions: np.ndarray) -> None:
@@ -176,7 +227,7 @@ class Hosted:
     def recv(self) -> HostStep:
         if self._worlds is None:
             raise RuntimeError("recv() before reset()")
-        return HostStep(*jax.device_get(self._worlds))
+        return HostStep(*jax.device_get(self._worlds[:3]))
 
     def observe(self, raw: Any) -> jax.Array:
         return jax.vmap(self._env.observe)(raw)

@@ -6,6 +6,7 @@ draws stays in the picture where the task put it, and no scored dimension speaks
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
-from discern.envs.base import EnvSpec, HostStep
+from discern.envs.base import Attempts, EnvSpec, HostStep
 from discern.envs.control_tasks import DOMAINS, Starts, action_table, dimensions
 from discern.machine import available_cores
 from discern.pixels import Poses, Stage, draw, set_stage
@@ -41,7 +42,7 @@ class Control:
 
     goal_sets = ("paper",)
 
-    def __init__(self, name: str, n: int, episode: int = EPISODE):
+    def __init__(self, name: str, n: int, episode: int = EPISODE, attempts: Attempts | None = None):
         if name not in DOMAINS:
             known = ", ".join(f"control/{domain}" for domain in DOMAINS)
             raise UserError(f"there is no world 'control/{name}'; there are: {known}")
@@ -60,8 +61,10 @@ class Control:
         self._placed = np.zeros((n, len(self._domain.placed), 3))
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="control")
         self._stepping: Future[HostStep] | None = None
-        self._episode = episode
+        self._attempts = attempts
+        self._episode = episode if attempts is None else attempts.horizon
         self._age = np.zeros(n, int)
+        self._chance = np.random.default_rng(0)
 
     def reset(self, seed: int) -> HostStep:
         if self._stepping is not None:
@@ -108,13 +111,24 @@ class Control:
     def _start(self, seed: int) -> HostStep:
         """First episodes differ in length, from one usual length to two, so that later ones do not end together."""
         self._starts.reseed(seed)
-        self._begin(np.arange(self.size))
-        self._age = -(np.arange(self.size) * self._episode // self.size)
+        self._chance = np.random.default_rng(seed)
+        twins = 1 if self._attempts is None else self._attempts.twins
+        self._begin(np.arange(self.size), self._attempts and replace(self._attempts, p_restart=1.0))
+        self._age = -(np.arange(self.size) // twins * twins * self._episode // self.size)
         return self._step_of(is_first=np.ones(self.size, bool))
 
-    def _begin(self, which: np.ndarray) -> None:
+    def _begin(self, which: np.ndarray, attempts: Attempts | None) -> None:
+        """Puts simulations into first states; or whole groups of them together into one, or where a member is."""
         self._age[which] = 0
-        self._batch.state[which], self._placed[which] = self._starts.draw(len(which))
+        if attempts is None:
+            self._batch.state[which], self._placed[which] = self._starts.draw(len(which))
+        else:
+            groups = which.reshape((-1, attempts.twins))
+            leader = self._chance.choice(attempts.twins, len(groups)) + groups[:, 0]
+            states, placed = self._batch.state[leader], self._placed[leader]
+            restart = self._chance.random(len(groups)) < attempts.p_restart
+            states[restart], placed[restart] = self._starts.draw(int(restart.sum()))
+            self._batch.state[which], self._placed[which] = (x.repeat(attempts.twins, 0) for x in (states, placed))
         self._batch.forward(which, stage=mujoco.mjtStage.mjSTAGE_POS.value)
 
     def _step(self, actions: np.ndarray) -> HostStep:
@@ -123,7 +137,7 @@ class Control:
         self._batch.step(nstep=self._starts.substeps * self._domain.repeat, stage=mujoco.mjtStage.mjSTAGE_POS.value)
         self._age += 1
         if over.any():
-            self._begin(np.flatnonzero(over))
+            self._begin(np.flatnonzero(over), self._attempts)
         return self._step_of(is_first=over)
 
     def _step_of(self, is_first: np.ndarray) -> HostStep:
@@ -153,8 +167,8 @@ class View(NamedTuple):
 class OpenGLControl(Control):
     """The same worlds drawn by dm_control itself, one picture after the other, where the user has OpenGL."""
 
-    def __init__(self, name: str, n: int, episode: int = EPISODE):
-        super().__init__(name, n, episode)
+    def __init__(self, name: str, n: int, episode: int = EPISODE, attempts: Attempts | None = None):
+        super().__init__(name, n, episode, attempts)
         self._camera = self._worker.submit(self._starts.camera, SIDE).result()  # OpenGL belongs to one thread
 
     def observe(self, raw: Any) -> jax.Array:

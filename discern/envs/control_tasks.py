@@ -26,6 +26,7 @@ class Domain:
     one_actuator: bool = False  # an action moves one actuator at most
     placed: tuple[str, ...] = ()  # geoms of the world that the task puts somewhere else in every episode
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)  # of joints without limits, in random play
+    periods: dict[str, float] = field(default_factory=dict)  # of hinges that look the same before a whole turn
     unseen: tuple[str, ...] = ()  # joints whose position no picture shows; they are not scored
     goals_from: str | None = None  # another task of the domain, from whose first states goals are made
     goal_steps: int = 25  # random steps from a first state to a goal
@@ -41,7 +42,7 @@ DOMAINS = {
         unseen=("ball_y",),  # the ball's spin, of one colour all round
     ),
     "pendulum-swingup": Domain(),
-    "finger-spin": Domain(),
+    "finger-spin": Domain(periods={"hinge": np.pi}),  # the spinner's two halves are alike
     "ball_in_cup-catch": Domain(
         ranges={"cup_x": (-0.16, 0.16), "cup_z": (-0.24, 0.1), "ball_x": (-0.38, 0.43), "ball_z": (-0.19, 0.48)}
     ),
@@ -72,7 +73,8 @@ def dimensions(model: mujoco.MjModel, domain: Domain) -> tuple[Dimension, ...]:
             low, high = model.jnt_range[i]
             found.append(Dimension(name, float(low), float(high)))
         else:
-            found.append(Dimension(name, -np.pi, np.pi, wraps=True))
+            half = domain.periods.get(name, 2 * np.pi) / 2
+            found.append(Dimension(name, -half, half, wraps=True))
     return tuple(found)
 
 

@@ -173,11 +173,11 @@ class Processes:
         self.running = []
 
 
-def shares(n: int, at_least: int) -> list[int]:
-    """N environments as a share for each core, but none smaller than is worth a process."""
+def shares(n: int, at_least: int, cores: int = 0) -> list[int]:
+    """N environments as a share for each core, all if 0, but none smaller than is worth a process."""
     from discern.machine import available_cores  # nothing of discern where this file is run
 
-    return evenly(n, max(1, min(available_cores(), n // at_least)))
+    return evenly(n, max(1, min(cores or available_cores(), n // at_least)))
 
 
 def evenly(n: int, count: int) -> list[int]:

@@ -15,7 +15,16 @@ from discern.agent.policy import Pursuit, Whims, act, begin_pursuit, next_whims
 from discern.agent.relabel import relabel
 from discern.config import ActorConfig, Config
 from discern.envs import DeviceEnv, Env, HostEnv, HostStep, is_host, make_env
-from discern.envs.base import Hosted, Worlds, reset_worlds, step_worlds, where_rows
+from discern.envs.base import (
+    Hosted,
+    ScoredHostEnv,
+    Worlds,
+    attempts_of,
+    measured,
+    reset_worlds,
+    step_worlds,
+    where_rows,
+)
 from discern.envs.processes import evenly
 from discern.run.replay import Replay, begin, commit, sample, write_action, write_observation
 from discern.types import Batch, Params, PRNGKey
@@ -50,7 +59,7 @@ def draw(memory: Memory, key: PRNGKey, config: Config, shards: int = 1) -> Batch
 
     def one(key: PRNGKey) -> Batch:
         sample_key, relabel_key = jax.random.split(key)
-        trajectories = sample(memory.replay, sample_key, config.learner.batch // shards)
+        trajectories = sample(memory.replay, sample_key, config.learner.batch // shards, config.actor.twins)
         return relabel(relabel_key, trajectories, memory.goals, config.relabel, config.reward)
 
     return one(key) if shards == 1 else jax.vmap(one)(jax.random.split(key, shards))
@@ -83,19 +92,20 @@ class Decider:
         self.horizon = config.actor.horizon
         self.persistence = config.actor.persistence
         self.goal_buffer = config.goal_buffer
+        self.starts_obey = attempts_of(config.actor) is not None
 
     def decide(
         self,
         params: Params,
         actor: ActorState,
         memory: Memory,
-        images: jax.Array,
+        seen: GoalBuffer,
         is_first: jax.Array,
         in_hand: jax.Array,
         epsilon: jax.Array,
         key: PRNGKey,
     ) -> tuple[ActorState, Memory, jax.Array]:
-        """Images [N, H, W, 3], is_first [N], in_hand [N], ε [N] → actions [N].
+        """N observations, is_first [N], in_hand [N], ε [N] → actions [N].
 
         The observation after the T-th action closes a trajectory and opens the next: worlds are not reset
         between goals. One that says is_first opens a trajectory too, and what came before it is dropped. One that
@@ -103,26 +113,28 @@ class Decider:
         """
         goal_key, propose_key, explore_key = jax.random.split(key, 3)
         clock = actor.pursuit.clock
-        replay = write_observation(memory.replay, actor.slot, clock, images, in_hand)
+        replay = write_observation(memory.replay, actor.slot, clock, seen, in_hand)
         whole = (clock == self.horizon) & ~is_first
         dropped = is_first & (clock > 1)  # at 1 the trajectory began on an episode's last observation
         replay, slot = commit(replay, actor.slot, whole)
 
-        starts = whole | is_first | (~in_hand & (clock == 1))
+        starts = whole | is_first
+        if not self.starts_obey:
+            starts |= ~in_hand & (clock == 1)
         fresh = jax.random.randint(goal_key, starts.shape, 0, memory.goals.images.shape[0])
         goal_slot = jnp.where(starts, fresh, actor.goal_slot)
-        goal = memory.goals.images[goal_slot]
-        replay = begin(replay, slot, starts, images, goal, goal_slot)
-        pursuit = self._new_pursuits(params, actor.pursuit, starts, goal)
+        goal = jax.tree.map(lambda x: x[goal_slot], memory.goals)
+        replay = begin(replay, slot, starts, seen, goal, goal_slot)
+        pursuit = self._new_pursuits(params, actor.pursuit, starts, goal.images)
 
         clock = pursuit.clock
         whims = actor.whims
         if self.persistence:
             whims = next_whims(explore_key, whims, epsilon, self.imitator.core.actions, self.persistence)
             epsilon = jnp.zeros_like(epsilon)
-        pursuit, actions, _ = act(self.imitator, params, pursuit, images, epsilon, explore_key, whims)
+        pursuit, actions, _ = act(self.imitator, params, pursuit, seen.images, epsilon, explore_key, whims)
         replay = write_action(replay, slot, clock, actions)
-        goals = propose(memory.goals, images, in_hand, propose_key, self.goal_buffer)
+        goals = propose(memory.goals, seen, in_hand, propose_key, self.goal_buffer)
         actor = ActorState(
             pursuit=pursuit,
             slot=slot,
@@ -155,6 +167,7 @@ class DeviceCollector:
         self.config = config.actor
         self.epsilon = exploration(config.actor) if epsilon is None else epsilon
         self.env = env
+        self.attempts = attempts_of(config.actor)
         self.imitator = imitator
         self.decider = Decider(config, imitator)
         self.goals = config.goal_buffer.capacity
@@ -169,22 +182,27 @@ class DeviceCollector:
         def play(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, None]:
             act_key, step_key = jax.random.split(key)
             actions = jax.random.randint(act_key, (n,), 0, self.env.spec.actions)
-            return step_worlds(self.env, worlds, actions, step_key), None
+            return step_worlds(self.env, worlds, actions, step_key, self.attempts), None
 
-        def play_and_look(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, jax.Array]:
+        def play_and_look(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, GoalBuffer]:
             worlds, _ = jax.lax.scan(play, worlds, jax.random.split(key, length))
-            return worlds, jax.vmap(self.env.observe)(worlds.state)
+            return worlds, self._look(worlds)
 
         @jax.jit
         def start(key: PRNGKey):
             reset_key, play_key = jax.random.split(key)
-            worlds = reset_worlds(self.env, reset_key, n)
+            worlds = reset_worlds(self.env, reset_key, n, self.attempts)
             worlds, seen = jax.lax.scan(play_and_look, worlds, jax.random.split(play_key, rounds))
             worlds = worlds._replace(is_first=jnp.ones(n, bool))
+            if self.attempts:  # none of those under way began with a trajectory
+                worlds = worlds._replace(is_last=jnp.ones(n, bool))
             actor = initial_actor(self.imitator, first_slot + jnp.arange(n, dtype=jnp.int32))
-            return (worlds, actor), GoalBuffer(seen.reshape((-1, *seen.shape[2:]))[: self.goals])
+            return (worlds, actor), jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:]))[: self.goals], seen)
 
         return *start(key), n * rounds * length
+
+    def _look(self, worlds: Worlds) -> GoalBuffer:
+        return GoalBuffer(jax.vmap(self.env.observe)(worlds.state), jax.vmap(self.env.measure)(worlds.state))
 
     def _turn(
         self, params: Params, state: tuple[Worlds, ActorState], memory: Memory, key: PRNGKey
@@ -192,12 +210,11 @@ class DeviceCollector:
         def one(carry, key: PRNGKey):
             worlds, actor, memory = carry
             decide_key, step_key = jax.random.split(key)
-            images = jax.vmap(self.env.observe)(worlds.state)
             obeys = jnp.ones_like(worlds.is_first)
             actor, memory, actions = self.decider.decide(
-                params, actor, memory, images, worlds.is_first, obeys, self.epsilon, decide_key
+                params, actor, memory, self._look(worlds), worlds.is_first, obeys, self.epsilon, decide_key
             )
-            return (step_worlds(self.env, worlds, actions, step_key), actor, memory), None
+            return (step_worlds(self.env, worlds, actions, step_key, self.attempts), actor, memory), None
 
         carry, _ = jax.lax.scan(one, (*state, memory), jax.random.split(key, self.length))
         worlds, actor, memory = carry
@@ -211,6 +228,15 @@ class DeviceCollector:
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+class Arrival(NamedTuple):
+    """What a group of host environments brings to the accelerator."""
+
+    raw: Any
+    measures: jax.Array  # float32 [N, D]
+    is_first: jax.Array  # bool [N]
+    in_hand: jax.Array  # bool [N]
 
 
 class HostCollector:
@@ -231,13 +257,14 @@ class HostCollector:
         self.splits = np.cumsum([group.size for group in groups])[:-1].tolist()
         self.epsilons = jnp.split(exploration(self.config) if epsilon is None else epsilon, self.splits)
         self.threads = ThreadPoolExecutor(len(groups), "receiver")
-        self.arriving: dict[int, Future[HostStep]] = {}  # by group, the one that left first in front
+        self.arriving: dict[int, Future[Arrival]] = {}  # by group, the one that left first in front
         observe, decider = groups[0].observe, Decider(config, imitator)
 
         @partial(jax.jit, donate_argnums=(1, 2), compiler_options=COMPILING)
-        def decide(params, actor, memory, raw, is_first, in_hand, epsilon, key):
+        def decide(params, actor, memory, step: Arrival, epsilon, key):
             key, own_key = jax.random.split(key)
-            return key, *decider.decide(params, actor, memory, observe(raw), is_first, in_hand, epsilon, own_key)
+            seen = GoalBuffer(observe(step.raw), step.measures)
+            return key, *decider.decide(params, actor, memory, seen, step.is_first, step.in_hand, epsilon, own_key)
 
         self.decide: Callable = decide
         self.observe: Callable = jax.jit(observe)
@@ -248,25 +275,30 @@ class HostCollector:
         del key  # host environments are seeded by number
         chance = np.random.default_rng(self.seed)
         steps = [group.reset(self.seed + 10_000 * i) for i, group in enumerate(self.groups)]
-        seen, in_hand = [], []
+        seen, measures, in_hand = [], [], []
         for _ in range(rounds):
             for _ in range(length):
                 for group in self.groups:
                     group.send(chance.integers(0, group.spec.actions, group.size, dtype=np.int32))
                 steps = [group.recv() for group in self.groups]
             seen += jax.block_until_ready([self.observe(step.raw) for step in steps])  # raw is soon written over
+            measures += [_measures(group, step) for group, step in zip(self.groups, steps, strict=True)]
             in_hand += [np.broadcast_to(step.in_hand, step.is_first.shape) for step in steps]
         self.enter(steps)
         slots = jnp.split(first_slot + jnp.arange(n, dtype=jnp.int32), self.splits)
         actors = [initial_actor(self.imitator, own) for own in slots]
         usable = np.flatnonzero(np.concatenate(in_hand))
         chosen = np.resize(usable if len(usable) else np.arange(n * rounds), self.goals)
-        return actors, GoalBuffer(jnp.concatenate(seen)[chosen]), n * rounds * length
+        goals = GoalBuffer(jnp.concatenate(seen)[chosen], jnp.asarray(np.concatenate(measures)[chosen]))
+        return actors, goals, n * rounds * length
 
     def enter(self, steps: list[HostStep]) -> None:
         """Goes on from what the groups show now, as from an episode's first observation."""
         first = [step._replace(is_first=np.ones_like(step.is_first)) for step in steps]
-        self.arriving = {i: self.threads.submit(_on_accelerator, step) for i, step in enumerate(first)}
+        self.arriving = {
+            i: self.threads.submit(_on_accelerator, group, step)
+            for i, (group, step) in enumerate(zip(self.groups, first, strict=True))
+        }
 
     def turn(
         self, params: Params, state: list[ActorState], memory: Memory, key: PRNGKey, meanwhile: Told = lambda part: None
@@ -281,9 +313,7 @@ class HostCollector:
         for decided in range(decisions):
             i = self._next_group()
             step = self.arriving.pop(i).result()
-            key, state[i], memory, actions = self.decide(
-                params, state[i], memory, step.raw, step.is_first, step.in_hand, self.epsilons[i], key
-            )
+            key, state[i], memory, actions = self.decide(params, state[i], memory, step, self.epsilons[i], key)
             self.arriving[i] = self.threads.submit(_step, self.groups[i], actions)
             meanwhile((decided + 1) / decisions)
         return state, memory
@@ -309,15 +339,21 @@ class HostCollector:
             group.close()
 
 
-def _step(group: HostEnv, actions: jax.Array) -> HostStep:
+def _step(group: HostEnv, actions: jax.Array) -> Arrival:
     group.send(np.asarray(actions))
-    return _on_accelerator(group.recv())
+    return _on_accelerator(group, group.recv())
 
 
-def _on_accelerator(step: HostStep) -> HostStep:
+def _on_accelerator(group: HostEnv, step: HostStep) -> Arrival:
     in_hand = np.broadcast_to(step.in_hand, step.is_first.shape)
-    raw, is_first, in_hand = jax.device_put((step.raw, step.is_first, in_hand))
-    return step._replace(raw=raw, is_first=is_first, in_hand=in_hand)
+    return jax.device_put(Arrival(step.raw, _measures(group, step), step.is_first, in_hand))  # type: ignore[arg-type]
+
+
+def _measures(group: HostEnv, step: HostStep) -> np.ndarray:
+    """The scored dimensions where the world tells them: float32 [N, D]."""
+    if not measured(group):
+        return np.zeros((group.size, 0), np.float32)
+    return cast(ScoredHostEnv, group).measure(step.raw)
 
 
 def _counts(actors: list[ActorState]) -> dict[str, int]:
@@ -340,11 +376,12 @@ Collecting = Any  # a collector's state: (Worlds, ActorState), or one ActorState
 def make_worlds(config: Config) -> list[Env]:
     """One world that lives inside jit; or groups of host environments that take turns."""
     n, groups = config.actor.environments, min(config.actor.host_groups, config.actor.environments)
-    sizes = evenly(n, groups)[::-1]
-    first = make_env(config.env, sizes[0], config)
+    sizes = [config.actor.twins * size for size in evenly(n // config.actor.twins, groups)[::-1]]
+    attempts = attempts_of(config.actor)
+    first = make_env(config.env, sizes[0], config, attempts)
     if is_host(first):
-        return [first, *(make_env(config.env, size, config) for size in sizes[1:])]
-    return [Hosted(first, size) for size in sizes] if config.actor.host else [first]
+        return [first, *(make_env(config.env, size, config, attempts) for size in sizes[1:])]
+    return [Hosted(first, size, attempts) for size in sizes] if config.actor.host else [first]
 
 
 def make_collector(

@@ -14,7 +14,8 @@ from rich.console import Console
 from discern.agent.goals import GoalBuffer, substitute
 from discern.agent.learner import Learner
 from discern.config import Config, replace
-from discern.envs import spec_of
+from discern.envs import make_env, opened
+from discern.envs.base import measured
 from discern.run.actor import Memory, draw
 from discern.run.devices import make_update, shards_of
 from discern.run.final import forget_final
@@ -35,13 +36,14 @@ class ClusterLoop:
     def __init__(self, config: Config, actors: int, console: Console, crew: Any = None):
         from discern.run.crew import Crew  # Ray is an extra
 
-        self.spec = spec_of(config)
+        with opened(make_env(config.env, 1, config)) as env:
+            self.spec, self.measured = env.spec, measured(env)
         self.config = config = with_turns_worth_sending(config, actors, self.spec.image_shape)
         self.learner = Learner(config, self.spec)
         devices = jax.local_devices()
         shards = shards_of(config.learner.batch, devices)
         self.update = make_update(self.learner, devices)
-        self.substitute = jax.jit(lambda goals, image, key: substitute(goals, image, key, config.goal_buffer))
+        self.substitute = jax.jit(lambda goals, one, key: substitute(goals, one, key, config.goal_buffer))
         self.trained_per_update = config.learner.batch * config.actor.horizon
         largest = share_of(config, actors - 1, actors).actor
         steps_per_turn = largest.environments * largest.steps_per_turn
@@ -53,8 +55,8 @@ class ClusterLoop:
     def start(self) -> TrainState:
         """A fresh state: the actors' random play fills the goal buffer."""
         openings = self.crew.start()
-        images = np.concatenate([opening.images for opening in openings])[: self.config.goal_buffer.capacity]
-        goals = GoalBuffer(jnp.array(images))
+        capacity, shares = self.config.goal_buffer.capacity, [opening.goals for opening in openings]
+        goals = jax.tree.map(lambda *parts: jnp.array(np.concatenate(parts)[:capacity]), *shares)
         learner = jax.jit(self.learner.init)(jax.random.fold_in(jax.random.key(self.config.seed), 1), goals.images)
         steps = sum(opening.steps for opening in openings)
         replay: Any = None  # the actors'
@@ -93,14 +95,15 @@ class ClusterLoop:
             raise LostError(f"the learner failed: {str(error).splitlines()[0]}") from error
         return learner, metrics
 
-    def consider(self, goals: GoalBuffer, proposed: np.ndarray, key: jax.Array) -> GoalBuffer:
-        """The learner's goal buffer after the observations [M, H, W, 3] that an actor proposes."""
-        if proposed.shape[1:] != self.spec.image_shape or proposed.dtype != np.uint8:
+    def consider(self, goals: GoalBuffer, proposed: GoalBuffer, key: jax.Array) -> GoalBuffer:
+        """The learner's goal buffer after the observations that an actor proposes."""
+        kinds = [[(leaf.shape[1:], leaf.dtype) for leaf in seen] for seen in (proposed, goals)]
+        if kinds[0] != kinds[1]:
             self.crew.refused += 1
             return goals
-        for i, image in enumerate(proposed):
-            goals = self.substitute(goals, image, jax.random.fold_in(key, i))
-        self.crew.new_goals += len(proposed)
+        for i, (image, measures) in enumerate(zip(*proposed, strict=True)):
+            goals = self.substitute(goals, GoalBuffer(image, measures), jax.random.fold_in(key, i))
+        self.crew.new_goals += len(proposed.images)
         return goals
 
     def accepts(self, batch: Batch) -> bool:
@@ -108,7 +111,7 @@ class ClusterLoop:
         structure: Any = jax.tree.structure
         proper = structure(batch) == structure(self.proper[0]) and all(
             (leaf.shape, leaf.dtype) == (shape.shape, shape.dtype)
-            and (leaf.dtype == np.uint8 or (leaf.min() >= 0 and leaf.max() < below))
+            and (leaf.dtype in (np.uint8, np.float32) or (leaf.min() >= 0 and leaf.max() < below))
             for leaf, shape, below in zip(*map(jax.tree.leaves, (batch, *self.proper)), strict=True)
         )
         self.crew.refused += not proper
@@ -128,8 +131,11 @@ class ClusterLoop:
     def _proper_batch(self, shards: int) -> tuple[Batch, Batch]:
         """The shapes and dtypes of a batch, and what its numbers stay below."""
         config, image = self.config, self.spec.image_shape
-        goals = GoalBuffer(jax.ShapeDtypeStruct((config.goal_buffer.capacity, *image), np.uint8))  # type: ignore[arg-type]
-        replay = jax.eval_shape(lambda: empty_replay(config.learner.batch, 1, config.actor.horizon, image))
+        capacity, dimensions = config.goal_buffer.capacity, self.measured
+        goals = jax.eval_shape(
+            lambda: GoalBuffer(jnp.zeros((capacity, *image), jnp.uint8), jnp.zeros((capacity, dimensions)))
+        )
+        replay = jax.eval_shape(lambda: empty_replay(config.learner.batch, 1, config.actor.horizon, image, dimensions))
         shapes: Any = jax.eval_shape(
             lambda goals, replay, key: draw(Memory(replay, goals), key, config, shards),
             goals,
@@ -140,7 +146,7 @@ class ClusterLoop:
         below = jax.tree.map(lambda shape: 2 if shape.dtype == bool else 256, shapes)
         trajectories = below.trajectories._replace(actions=self.spec.actions, goal_slot=config.goal_buffer.capacity)
         in_table = dict.fromkeys(("goal_row", "achieved_row", "teacher_row"), rows)
-        return shapes, below._replace(trajectories=trajectories, seed=2**32, **in_table)
+        return shapes, below._replace(trajectories=trajectories, end=config.actor.horizon + 1, seed=2**32, **in_table)
 
 
 def with_turns_worth_sending(config: Config, actors: int, image_shape: tuple[int, int, int]) -> Config:
@@ -157,6 +163,10 @@ def refuse(config: Config, actors: int) -> None:
         raise UserError("--save-replay is for one machine: on a cluster the actors hold the replay")
     if config.actor.environments < actors:
         raise UserError(f"{actors} actors need an environment each: set --actor.environments to {actors} or more")
+    if config.actor.environments < actors * config.actor.twins:
+        raise UserError(
+            f"{actors} actors need a group of {config.actor.twins} twins each: set more --actor.environments"
+        )
 
 
 def train(

@@ -139,7 +139,7 @@ class Crew:
         """Puts the parameters once for all actors; the goals too, when one in 64 is new."""
         _, goals_there, version = self.published
         if version < 0 or 64 * self.new_goals >= goals.images.shape[0]:
-            goals_there, version, self.new_goals = self.put(jax.device_get(goals.images)), version + 1, 0
+            goals_there, version, self.new_goals = self.put(jax.device_get(goals)), version + 1, 0
         self.published = (self.put(jax.device_get(params)), goals_there, version)
         self.published_at, self.turns_since = self.updates, 0
 

@@ -10,6 +10,7 @@ import numpy as np
 from discern.agent.goals import GoalBuffer
 from discern.agent.learner import Learner
 from discern.config import Config, replace
+from discern.envs.base import measured
 from discern.run.actor import Collecting, Memory, draw, exploration, make_collector, make_worlds
 from discern.run.replay import empty_replay, refuse_if_too_large, sample
 from discern.run.state import Keys
@@ -19,7 +20,7 @@ from discern.types import Batch, Params
 class Opening(NamedTuple):
     """What an actor's random play brings."""
 
-    images: np.ndarray  # uint8 [M, H, W, 3], its share of the first goal buffer
+    goals: GoalBuffer  # its share of the first goal buffer
     steps: int
 
 
@@ -27,7 +28,7 @@ class Played(NamedTuple):
     """What one turn of an actor brings to the learner; arrays are numpy's."""
 
     batches: list[Batch]  # relabelled, as many as the replay ratio asks for
-    proposed: np.ndarray  # uint8 [M, H, W, 3], observations to be considered for the goal buffer
+    proposed: GoalBuffer  # observations to be considered for the goal buffer
     steps: int
     whole: int
     dropped: int
@@ -38,12 +39,14 @@ def share_of(config: Config, number: int, actors: int, life: int = 0) -> Config:
 
     Its goal buffer is a copy of the learner's, which alone decides what enters it.
     """
-    environments = (config.actor.environments + number) // actors
+    twins = config.actor.twins
+    environments = twins * ((config.actor.environments // twins + number) // actors)
     return replace(
         config,
         {
             "seed": (config.seed + 100_000 * (1 + number + actors * life)) % 2**30,
-            "replay_capacity": max(config.replay_capacity // actors, environments, config.learner.batch),
+            "replay_capacity": twins
+            * (max(config.replay_capacity // actors, environments, config.learner.batch) // twins),
             "actor.environments": environments,
             "actor.steps_per_turn": config.actor.steps_per_turn or config.actor.horizon,
             "goal_buffer.capacity": max(
@@ -72,7 +75,7 @@ class Player:
         refuse_if_too_large(*sizes, spec.image_shape)
         imitator = Learner(self.config, spec).imitator
         self.collector = make_collector(self.config, worlds, imitator, ladder(config, number, actors))
-        self.empty = jax.jit(lambda: empty_replay(*sizes, spec.image_shape))
+        self.empty = jax.jit(lambda: empty_replay(*sizes, spec.image_shape, measured(worlds[0])))
         self.draw = jax.jit(lambda memory, key: draw(memory, key, config, shards))
         self.recent = jax.jit(_recent_observation)
         self.keys, self.chance = Keys(self.config.seed), np.random.default_rng(self.config.seed)
@@ -87,13 +90,13 @@ class Player:
         self.collecting, goals, steps = self.collector.start(key, first_slot=self.config.replay_capacity)
         self.memory = Memory(self.empty(), goals)
         self.counts = self.collector.counts(self.collecting)
-        return Opening(np.asarray(goals.images), steps)
+        return Opening(jax.device_get(goals), steps)
 
-    def turn(self, params: Params, goals: np.ndarray, goals_version: int) -> Played:
+    def turn(self, params: Params, goals: GoalBuffer, goals_version: int) -> Played:
         """Every environment acts, and the batches that the learner owes these steps are drawn and relabelled."""
         act_key, learn_key = self.keys.of_turn(self.turns)
         if goals_version != self.goals_version:
-            self.memory = self.memory._replace(goals=GoalBuffer(jnp.array(goals)))  # a copy: acting donates it
+            self.memory = self.memory._replace(goals=jax.tree.map(jnp.array, goals))  # a copy: acting donates it
             self.goals_version = goals_version
         params = jax.tree.map(jnp.array, params)
         self.collecting, self.memory = self.collector.turn(params, self.collecting, self.memory, act_key)
@@ -107,19 +110,21 @@ class Player:
         whole, dropped = (self.counts[name] - before[name] for name in ("trajectories", "dropped"))
         return Played(jax.device_get(drawn), self.proposed(whole), steps, whole, dropped)
 
-    def proposed(self, whole: int) -> np.ndarray:
-        """As many of the newest trajectories' observations as p_replace picks: uint8 [M, H, W, 3]."""
+    def proposed(self, whole: int) -> GoalBuffer:
+        """As many of the newest trajectories' observations as p_replace picks."""
         self.unseen += whole
         count = min(int(self.memory.replay.filled), self.unseen)
         picked = self.chance.binomial(self.unseen * self.config.actor.horizon, self.p_replace)
         self.unseen = 0
         keys = jax.random.split(jax.random.key(int(self.chance.integers(2**31))), picked + 1)[1:]
-        images = [np.asarray(self.recent(self.memory, count, key)) for key in keys]
-        return np.stack(images) if images else np.zeros((0, *self.memory.goals.images.shape[1:]), np.uint8)
+        picked_from = [jax.device_get(self.recent(self.memory, count, key)) for key in keys]
+        none = jax.tree.map(lambda x: np.zeros((0, *x.shape[1:]), x.dtype), self.memory.goals)
+        return jax.tree.map(lambda *one: np.stack(one), *picked_from) if picked_from else none
 
 
-def _recent_observation(memory: Memory, newest: jax.Array, key: jax.Array) -> jax.Array:
+def _recent_observation(memory: Memory, newest: jax.Array, key: jax.Array) -> GoalBuffer:
     """Any observation of the `newest` trajectories."""
     which, when = jax.random.split(key)
-    observations = sample(memory.replay._replace(filled=newest), which, 1).observations[0]
-    return observations[jax.random.randint(when, (), 0, observations.shape[0])]
+    trajectory = sample(memory.replay._replace(filled=newest), which, 1)
+    at = jax.random.randint(when, (), 0, trajectory.observations.shape[1])
+    return GoalBuffer(trajectory.observations[0, at], trajectory.measures[0, at])

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from discern.agent.goals import GoalBuffer
 from discern.types import PRNGKey, Trajectories, UserError
 
 
@@ -20,7 +21,9 @@ class Replay(NamedTuple):
     filled: jax.Array  # int32 []
 
 
-def empty_replay(capacity: int, environments: int, horizon: int, image_shape: tuple[int, int, int]) -> Replay:
+def empty_replay(
+    capacity: int, environments: int, horizon: int, image_shape: tuple[int, int, int], dimensions: int = 0
+) -> Replay:
     """Slots 0 … capacity − 1 wait in the queue; slot capacity + i is environment i's first."""
     slots = capacity + environments
     stored = Trajectories(
@@ -29,6 +32,8 @@ def empty_replay(capacity: int, environments: int, horizon: int, image_shape: tu
         goal=jnp.zeros((slots, *image_shape), jnp.uint8),
         goal_slot=jnp.zeros(slots, jnp.int32),
         in_hand=jnp.zeros(slots, bool),
+        measures=jnp.zeros((slots, horizon + 1, dimensions)),
+        goal_measures=jnp.zeros((slots, dimensions)),
     )
     return Replay(stored, jnp.arange(capacity, dtype=jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
@@ -53,12 +58,16 @@ def replay_bytes(capacity: int, environments: int, horizon: int, image_shape: tu
 
 
 def write_observation(
-    replay: Replay, slot: jax.Array, clock: jax.Array, images: jax.Array, in_hand: jax.Array
+    replay: Replay, slot: jax.Array, clock: jax.Array, seen: GoalBuffer, in_hand: jax.Array
 ) -> Replay:
     """Frame `clock` [N] of the trajectories in slots [N], and whether the world obeyed there [N]."""
-    observations = replay.stored.observations.at[slot, clock].set(images, mode="drop", unique_indices=True)
-    obeyed = replay.stored.in_hand.at[slot].set(in_hand, mode="drop", unique_indices=True)
-    return replay._replace(stored=replay.stored._replace(observations=observations, in_hand=obeyed))
+    stored = replay.stored
+    stored = stored._replace(
+        observations=stored.observations.at[slot, clock].set(seen.images, mode="drop", unique_indices=True),
+        measures=stored.measures.at[slot, clock].set(seen.measures, mode="drop", unique_indices=True),
+        in_hand=stored.in_hand.at[slot].set(in_hand, mode="drop", unique_indices=True),
+    )
+    return replay._replace(stored=stored)
 
 
 def write_action(replay: Replay, slot: jax.Array, clock: jax.Array, actions: jax.Array) -> Replay:
@@ -81,7 +90,7 @@ def commit(replay: Replay, slot: jax.Array, whole: jax.Array) -> tuple[Replay, j
 
 
 def begin(
-    replay: Replay, slot: jax.Array, starts: jax.Array, images: jax.Array, goal: jax.Array, goal_slot: jax.Array
+    replay: Replay, slot: jax.Array, starts: jax.Array, seen: GoalBuffer, goal: GoalBuffer, goal_slot: jax.Array
 ) -> Replay:
     """Where `starts` [N], the frame is the first of a new trajectory towards the goal."""
     stored = replay.stored
@@ -89,16 +98,22 @@ def begin(
     into = jnp.where(starts, slot, nowhere)
     return replay._replace(
         stored=stored._replace(
-            observations=stored.observations.at[into, 0].set(images, mode="drop"),
-            goal=stored.goal.at[into].set(goal, mode="drop"),
+            observations=stored.observations.at[into, 0].set(seen.images, mode="drop"),
+            measures=stored.measures.at[into, 0].set(seen.measures, mode="drop"),
+            goal=stored.goal.at[into].set(goal.images, mode="drop"),
+            goal_measures=stored.goal_measures.at[into].set(goal.measures, mode="drop"),
             goal_slot=stored.goal_slot.at[into].set(goal_slot, mode="drop"),
         )
     )
 
 
-def sample(replay: Replay, key: PRNGKey, batch: int) -> Trajectories:
-    """B whole trajectories, uniformly, with replacement; at least one must be there."""
+def sample(replay: Replay, key: PRNGKey, batch: int, twins: int = 1) -> Trajectories:
+    """B whole trajectories, uniformly, with replacement, in whole groups; at least one group must be there.
+
+    The members of a group are neighbours in the queue, because they finish together.
+    """
     capacity = replay.queue.shape[0]
-    age = jax.random.randint(key, (batch,), 0, replay.filled)
-    slot = replay.queue[(replay.head - 1 - age) % capacity]
+    age = jax.random.randint(key, (batch // twins,), 0, replay.filled // twins)
+    place = replay.head - twins * (1 + age)
+    slot = replay.queue[(place[:, None] + jnp.arange(twins)).reshape(-1) % capacity]
     return jax.tree.map(lambda x: x[slot], replay.stored)

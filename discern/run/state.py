@@ -96,6 +96,7 @@ def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
     """The newest checkpoint's state; what it does not hold comes from the fresh one."""
     path = latest_checkpoint(folder.checkpoints)
     arrays, about = load_checkpoint(path)
+    arrays = unmeasured(fresh.memory) | arrays
     counters = about["counters"]
     goals = fill(fresh.memory.goals, arrays, "goals.", path)
     if about["replay"]:
@@ -111,6 +112,15 @@ def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
     )
     memory = Memory(fresh.memory.replay, goals)
     return TrainState(learner, fresh.collecting, memory, **{**counters, "learning": False})
+
+
+def unmeasured(memory: Memory) -> dict[str, np.ndarray]:
+    """What a checkpoint from before measures were kept lacks: nothing was known of them."""
+    unknown = {"goals.measures": memory.goals.measures}
+    if memory.replay is not None:
+        stored = memory.replay.stored
+        unknown |= {"replay.stored.measures": stored.measures, "replay.stored.goal_measures": stored.goal_measures}
+    return {name: np.full(there.shape, np.nan, np.float32) for name, there in unknown.items()}
 
 
 def save_agent(folder: RunFolder, params: Any, goal_images: np.ndarray, steps: int) -> Path:

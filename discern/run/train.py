@@ -13,6 +13,7 @@ from rich.console import Console
 from discern.agent.learner import Learner
 from discern.config import Config
 from discern.envs import is_host
+from discern.envs.base import measured
 from discern.run.actor import COMPILING, HostCollector, Memory, draw, make_collector, make_worlds
 from discern.run.final import forget_final
 from discern.run.folder import free_folder, new_folder, resumed_folder
@@ -29,8 +30,14 @@ class Loop:
         self.config = config
         self.worlds = make_worlds(config)
         self.env = self.worlds[0]
-        self.replay_size = (config.replay_capacity, config.actor.environments, config.actor.horizon)
-        refuse_if_too_large(*self.replay_size, self.env.spec.image_shape)
+        replay_size = (
+            config.replay_capacity,
+            config.actor.environments,
+            config.actor.horizon,
+            self.env.spec.image_shape,
+        )
+        refuse_if_too_large(*replay_size)
+        self.empty = jax.jit(lambda: empty_replay(*replay_size, measured(self.env)))
         self.learner = Learner(config, self.env.spec)
         self.collector = make_collector(config, self.worlds, self.learner.imitator)
         one_by_one = jax.default_backend() == "cpu" or is_host(self.env)  # acting on the host waits for no long call
@@ -49,8 +56,7 @@ class Loop:
             jax.random.fold_in(key, 0), first_slot=self.config.replay_capacity
         )
         learner = jax.jit(self.learner.init)(jax.random.fold_in(key, 1), goals.images)
-        replay = jax.jit(empty_replay, static_argnums=range(4))(*self.replay_size, self.env.spec.image_shape)
-        return TrainState(learner, collecting, Memory(replay, goals), steps=steps)
+        return TrainState(learner, collecting, Memory(self.empty(), goals), steps=steps)
 
     def turn(self, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]:
         """Every environment acts, and the learner makes the updates that the replay ratio asks for.

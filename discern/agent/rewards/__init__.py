@@ -7,9 +7,12 @@ import optax
 
 from discern.agent.rewards.autoencoder import AutoencoderReward
 from discern.agent.rewards.discern import DiscernReward, LogLikelihoodReward
+from discern.agent.rewards.oracle import OracleReward
+from discern.agent.rewards.pairs import PairReward
 from discern.agent.rewards.pixels import PixelReward
 from discern.agent.rewards.wgan import WganReward
-from discern.config import RewardConfig
+from discern.config import Config
+from discern.envs.base import Dimension
 from discern.types import Frames, Params, PRNGKey
 
 
@@ -38,8 +41,19 @@ class Reward(Protocol):
         """Frames [B], [B], [B, K] (or [1, K]) and bool [B] → a scalar loss and metrics."""
 
 
-def make_reward(config: RewardConfig) -> Reward:
-    """The reward that the config names."""
+def make_reward(settings: Config, dimensions: tuple[Dimension, ...] = ()) -> Reward:
+    """The reward that the config names, in a world with these scored dimensions."""
+    config = settings.reward
+    if config.kind == "oracle":
+        return OracleReward(dimensions)
+    if config.kind in ("temporal", "twins"):
+        return PairReward(
+            embedding=config.embedding,
+            inverse_temperature=config.inverse_temperature or 10.0,
+            hidden=config.hidden,
+            mean_gap=config.pair_gap,
+            twins=settings.actor.twins if config.kind == "twins" else None,
+        )
     if config.kind == "pixels":
         return PixelReward(config.pixel_sigma_scale)
     if config.kind == "autoencoder":
