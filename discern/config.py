@@ -6,11 +6,29 @@ named configurations from them.
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import tyro
 
+from discern.checks import (
+    AboveZero,
+    Amount,
+    AtLeastOne,
+    Count,
+    Positive,
+    Range,
+    Seed,
+    SettingError,
+    Several,
+    Share,
+    ShareBelowOne,
+    first_problem,
+    nearest,
+)
+
+Side = Annotated[int, Range("be at least 8", lambda x: x >= 8)]
 GoalKind = Literal["draw", "random", "hindsight", "other"]
 
 
@@ -19,16 +37,16 @@ class NetworkConfig:
     """The imitator's network."""
 
     torso: Literal["shallow", "residual"] = "shallow"
-    channels: tuple[int, ...] = (16, 32)
+    channels: tuple[Positive, ...] = (16, 32)
     """Feature maps of each convolution (shallow) or section (residual)."""
-    kernels: tuple[int, ...] = (8, 4)
+    kernels: tuple[Positive, ...] = (8, 4)
     """Kernel sizes of the shallow torso."""
-    strides: tuple[int, ...] = (4, 2)
+    strides: tuple[Positive, ...] = (4, 2)
     """Strides of the shallow torso."""
-    features: int = 256
+    features: Positive = 256
     """Size of h, the torso's output."""
-    lstm: int = 256
-    time_units: int = 64
+    lstm: Positive = 256
+    time_units: Positive = 64
     """ReLU units over the periodic clock."""
     layer_norm: bool = False
     """Normalise h and the LSTM's output."""
@@ -42,12 +60,12 @@ class NetworkConfig:
 class GoalBufferConfig:
     """The buffer of past observations that goals and decoys come from (App. A3)."""
 
-    capacity: int = 1024
+    capacity: Positive = 1024
     strategy: Literal["uniform", "diverse"] = "uniform"
     closeness: Literal["mean", "nearest"] = "mean"
     """What «closer to the rest of the buffer» means to the diverse strategy."""
-    p_replace: float = 1e-3
-    p_add_non_diverse: float = 1e-3
+    p_replace: Share = 1e-3
+    p_add_non_diverse: Share = 1e-3
 
 
 @dataclass(frozen=True)
@@ -57,8 +75,8 @@ class RelabelConfig:
     goals: tuple[GoalKind, ...] = ("draw",)
     """draw: the paper's own (the intended goal, or a hindsight frame); random: one from the goal buffer;
     hindsight: a late frame of the trajectory, reward 1; other: the last frame of another trajectory."""
-    p_hindsight: float = 0.25
-    hindsight_window: int = 3
+    p_hindsight: Share = 0.25
+    hindsight_window: Positive = 3
     """A hindsight goal is one of this many last frames."""
     ends: bool = False
     """Replay a trajectory as if it had ended sooner: for each goal an end is drawn, the last frame in half of the cases
@@ -76,25 +94,25 @@ class RewardConfig:
     embedding trained on pairs of frames of one trajectory, against frames of other trajectories or of the trajectory's
     twins; autoencoder, wgan and pixels: the paper's baselines; oracle: the true distance in the scored dimensions, the
     ceiling of any reward."""
-    pair_gap: float = 3.0
+    pair_gap: AtLeastOne = 3.0
     """Mean number of steps between the two frames of a pair of the temporal and twins teachers."""
-    embedding: int = 32
-    hidden: int = 0
+    embedding: Positive = 32
+    hidden: Count = 0
     """ReLU units between h and the teacher's embedding; 0: none, as in the paper."""
-    hide: float = 0.0
+    hide: Share = 0.0
     """Half of the teacher's loss is on images each with a rectangle hidden, up to this part of a side long: it then
     learns to go by each thing it can see, and not by several at once. 0: none, as in the paper."""
     trains_features: bool = False
     """Train h by the teacher's loss too, and not as in the paper by the policy's alone: the teacher then comes to see
     what the policy has no use for yet, but also what the agent cannot change."""
-    decoys: int = 4
-    decoy_pool: int = 0
+    decoys: Positive = 4
+    decoy_pool: Count = 0
     """This many decoys for all goals of a batch together, which count for as many as the teacher can tell half of
     its goals from, and at least for `decoys`; the more count, the less hindsight goals weigh in the teacher's loss.
     0: each goal has its own `decoys`."""
-    inverse_temperature: float = 0.0
+    inverse_temperature: Amount = 0.0
     """β of the teacher's softmax; 0 stands for the paper's K + 1, and for 10 where the teacher learns from pairs."""
-    pixel_sigma_scale: float = 1.0
+    pixel_sigma_scale: AboveZero = 1.0
     """σ_pixel in medians of the squared distance between two goals of the buffer."""
 
 
@@ -102,25 +120,25 @@ class RewardConfig:
 class LearnerConfig:
     """One gradient step, and how many."""
 
-    batch: int = 32
+    batch: Several = 32
     """Trajectories in a batch."""
-    discount: float = 0.99
-    lambda_: float = 0.9
+    discount: Share = 0.99
+    lambda_: Share = 0.9
     optimiser: Literal["rmsprop", "adam"] = "rmsprop"
-    learning_rate: float = 1e-4
-    epsilon: float = 1e-5
-    clip: float = 40.0
+    learning_rate: AboveZero = 1e-4
+    epsilon: AboveZero = 1e-5
+    clip: AboveZero = 40.0
     """Largest global norm of the gradient."""
-    target_interval: int = 0
+    target_interval: Count = 0
     """Updates between two copies to the target network; 0: no target network."""
-    average_decay: float = 0.0
+    average_decay: ShareBelowOne = 0.0
     """The agent that is evaluated is a running average of the parameters with this decay; 0: the newest ones."""
-    inverse: float = 0.0
+    inverse: Amount = 0.0
     """Weight of a loss that has h tell which action lies between two frames, and so see first what the agent moves;
     0: none, as in the paper."""
-    replay_ratio: float = 1.0
+    replay_ratio: AboveZero = 1.0
     """How often a collected step is trained on, on average."""
-    updates_per_call: int = 0
+    updates_per_call: Count = 0
     """Updates scanned in one call to the accelerator; 0: 1 on a CPU, 8 elsewhere."""
 
 
@@ -128,23 +146,23 @@ class LearnerConfig:
 class ActorConfig:
     """Who collects, and how boldly."""
 
-    environments: int = 256
-    horizon: int = 50
+    environments: Positive = 256
+    horizon: Several = 50
     """T, the actions a goal is pursued for."""
-    epsilon_base: float = 0.4
-    epsilon_exponent: float = 7.0
+    epsilon_base: Share = 0.4
+    epsilon_exponent: Amount = 7.0
     """Environment i of N explores with ε = base^(1 + exponent · i / (N − 1))."""
-    persistence: float = 0.0
+    persistence: Amount = 0.0
     """An exploring action is repeated n times with probability ∝ n^−persistence; 0: never, the paper's ε-greedy."""
-    steps_per_turn: int = 0
+    steps_per_turn: Count = 0
     """Steps an environment makes between two turns of the learner; 0: the horizon inside jit, 1 on the host."""
-    warm_up: int = 0
+    warm_up: Count = 0
     """Random steps between two fillings of the goal buffer before training; 0: the horizon."""
-    twins: int = 1
+    twins: Positive = 1
     """Environments in a group that begin each attempt in one state, with the same random numbers; 1: no groups."""
-    p_restart: float = 0.0
+    p_restart: Share = 0.0
     """Chance that an attempt begins at an episode's start; the others go on where one ended, as all do in the paper."""
-    host_groups: int = 2
+    host_groups: Positive = 2
     """Groups of host environments that take turns: one is decided for while the others step."""
     in_order: bool = True
     """Decide for groups in a fixed order, so that a seed repeats a run; else as they come back, which is faster."""
@@ -156,14 +174,14 @@ class ActorConfig:
 class AtariConfig:
     """The Atari games' emulator."""
 
-    sticky: float = 0.0
+    sticky: ShareBelowOne = 0.0
     """Probability that a frame repeats the last action instead of the chosen one."""
     await_control: bool = False
     """Goals are given where the avatar obeys, and only what ends where it does teaches the teacher: after a lost life
     Seaquest ignores its player for half a trajectory."""
     shrink: Literal["auto", "emulator", "accelerator"] = "auto"
     """Who shrinks screens to 84×84; auto: the accelerator where there is one."""
-    threads: int = 0
+    threads: Count = 0
     """Emulators that run at once, each in a process; 0: as many as cores."""
 
 
@@ -171,7 +189,7 @@ class AtariConfig:
 class ControlConfig:
     """The Control Suite's worlds."""
 
-    episode: int = 1000
+    episode: Positive = 1000
     """Agent steps between two first states while training; a multiple of the horizon wastes none."""
     pixels: Literal["rays", "opengl"] = "rays"
     """Who draws: our ray caster, or dm_control, hundreds of times slower, through the OpenGL of MUJOCO_GL."""
@@ -181,9 +199,9 @@ class ControlConfig:
 class GymConfig:
     """Gymnasium environments: gym/ID, or module:factory for a callable that makes one."""
 
-    frame_skip: int = 1
+    frame_skip: Positive = 1
     """Frames that every action is played for."""
-    size: int = 84
+    size: Side = 84
     """Images are shrunk to this many pixels a side."""
     render: bool = False
     """See what the environment renders, even where its observations are images."""
@@ -192,7 +210,7 @@ class GymConfig:
     observation[0], observation[1], …"""
     make_args: str = "{}"
     """Arguments for gymnasium.make or the factory, as a JSON object."""
-    step_timeout: float = 30.0
+    step_timeout: AboveZero = 30.0
     """Seconds after which an environment that does not answer is given up."""
 
 
@@ -200,20 +218,20 @@ class GymConfig:
 class Config:
     """A whole run. A budget of 0 is no limit; `steps` counts agent steps over all environments."""
 
-    env: Annotated[str, tyro.conf.Positional] = "arena"
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")] = "arena"
     """The world: arena, arena/84, watermaze, atari/seaquest, control/reacher-hard, lab/rooms_watermaze,
     gym/CarRacing-v3, my_module:factory, …"""
-    seed: int = 0
-    steps: int = 0
-    minutes: float = 0.0
-    replay_capacity: int = 10_000
+    seed: Seed = 0
+    steps: Count = 0
+    minutes: Amount = 0.0
+    replay_capacity: Positive = 10_000
     """Trajectories kept for replay."""
-    evaluate_every: int = 100_000
+    evaluate_every: Count = 100_000
     """Agent steps between two evaluations on held-out goals; 0: only at the end."""
-    evaluation_goals: int = 100
-    evaluation_trials: int = 1
-    log_seconds: float = 5.0
-    checkpoint_seconds: float = 60.0
+    evaluation_goals: Positive = 100
+    evaluation_trials: Positive = 1
+    log_seconds: Amount = 5.0
+    checkpoint_seconds: Amount = 60.0
     save_replay: bool = False
     """Keep the replay in checkpoints, so that a resumed run equals an uninterrupted one."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
@@ -227,52 +245,34 @@ class Config:
     gym: GymConfig = field(default_factory=GymConfig)
 
     def __post_init__(self):
-        problem = _first_problem(self)
+        problem = first_problem(self) or _misfit(self)
         if problem:
-            raise ValueError(problem)
+            raise SettingError(problem)
 
 
-def _first_problem(config: Config) -> str | None:
-    actor, learner, relabel, reward = config.actor, config.learner, config.relabel, config.reward
-    torso_lengths = {len(config.network.channels), len(config.network.kernels), len(config.network.strides)}
+def _misfit(config: Config) -> str | None:
+    """What is wrong with settings that are each in their range, but do not go together."""
+    actor, relabel, reward, network = config.actor, config.relabel, config.reward, config.network
+    torso_lengths = {len(network.channels), len(network.kernels), len(network.strides)}
     checks = {
-        "actor.environments must be at least 1": actor.environments >= 1,
-        "actor.host_groups must be at least 1": actor.host_groups >= 1,
-        "actor.horizon must be at least 2": actor.horizon >= 2,
-        "learner.batch must be at least 2": learner.batch >= 2,
-        "learner.replay_ratio must be above 0": learner.replay_ratio > 0,
-        "learner.lambda_ must lie in [0, 1]": 0 <= learner.lambda_ <= 1,
-        "learner.discount must lie in [0, 1]": 0 <= learner.discount <= 1,
-        "learner.inverse must be 0 or more": learner.inverse >= 0,
-        "learner.average_decay must lie in [0, 1)": 0 <= learner.average_decay < 1,
-        "actor.persistence must be 0 or more": actor.persistence >= 0,
-        "actor.p_restart must lie in [0, 1]": 0 <= actor.p_restart <= 1,
-        "actor.twins must be at least 1": actor.twins >= 1,
-        "reward.kind twins needs actor.twins of at least 2": reward.kind != "twins" or actor.twins >= 2,
-        "actor.twins must divide actor.environments, learner.batch and replay_capacity": not any(
-            count % actor.twins for count in (actor.environments, learner.batch, config.replay_capacity)
+        "{reward.kind} twins needs {actor.twins} of at least 2": reward.kind != "twins" or actor.twins >= 2,
+        "{actor.twins} must divide {actor.environments}, {learner.batch} and {replay_capacity}": not any(
+            count % actor.twins for count in (actor.environments, config.learner.batch, config.replay_capacity)
         ),
-        "reward.pair_gap must be at least 1": reward.pair_gap >= 1,
-        "atari.sticky must lie in [0, 1)": 0 <= config.atari.sticky < 1,
-        "control.episode must be at least the horizon": not config.env.startswith("control/")
+        "{control.episode} must be at least {actor.horizon}": not config.env.startswith("control/")
         or config.control.episode >= actor.horizon,
-        "gym.frame_skip must be at least 1": config.gym.frame_skip >= 1,
-        "gym.size must be at least 8": config.gym.size >= 8,
-        "gym.step_timeout must be above 0": config.gym.step_timeout > 0,
-        "relabel.p_hindsight must lie in [0, 1]": 0 <= relabel.p_hindsight <= 1,
-        "relabel.goals must name at least one kind of goal": len(relabel.goals) >= 1,
-        f"relabel.goals takes {', '.join(get_args(GoalKind))}": set(relabel.goals) <= set(get_args(GoalKind)),
-        "relabel.hindsight_window must lie between 1 and the horizon": (1 <= relabel.hindsight_window <= actor.horizon),
-        "goal_buffer.capacity must exceed reward.decoys and reward.decoy_pool": (
+        "{relabel.goals} must name at least one kind of goal": len(relabel.goals) >= 1,
+        "{relabel.hindsight_window} must lie between 1 and {actor.horizon}": relabel.hindsight_window <= actor.horizon,
+        "{goal_buffer.capacity} must exceed {reward.decoys} and {reward.decoy_pool}": (
             config.goal_buffer.capacity > max(reward.decoys, reward.decoy_pool)
         ),
-        "reward.decoy_pool must be 0 or at least reward.decoys": not 0 < reward.decoy_pool < reward.decoys,
-        "reward.hide must lie in [0, 1]": 0 <= reward.hide <= 1,
-        "replay_capacity must be at least actor.environments": config.replay_capacity >= actor.environments,
-        "replay_capacity must be at least learner.batch": config.replay_capacity >= learner.batch,
-        "network.channels, kernels and strides must be equally long": (
-            config.network.torso == "residual" or len(torso_lengths) == 1
+        "{reward.decoy_pool} must be 0 or at least {reward.decoys}": not 0 < reward.decoy_pool < reward.decoys,
+        "{replay_capacity} must be at least {actor.environments}": config.replay_capacity >= actor.environments,
+        "{replay_capacity} must be at least {learner.batch}": config.replay_capacity >= config.learner.batch,
+        "{network.channels}, {network.kernels} and {network.strides} must be equally long": (
+            network.torso == "residual" or len(torso_lengths) == 1
         ),
+        "{network.channels} must name at least one layer": len(network.channels) >= 1,
     }
     return next((problem for problem, holds in checks.items() if not holds), None)
 
@@ -281,6 +281,8 @@ def replace(config: Config, changes: dict[str, Any]) -> Config:
     """The config with dotted fields changed: {"learner.batch": 64}."""
     nested: dict[str, Any] = {}
     for path, value in changes.items():
+        if path not in FIELDS and not hasattr(config, path):
+            raise SettingError(f"there is no setting '{path}'{nearest(path, FIELDS)}")
         room, _, name = path.rpartition(".")
         if room:
             nested.setdefault(room, {})[name] = value
@@ -323,8 +325,17 @@ def differences(ours: Config, theirs: Config) -> list[str]:
     return [f"{path}: {mine[path]} ≠ {yours[path]}" for path in mine if mine[path] != yours[path]]
 
 
+def flag(path: str) -> str:
+    """A dotted field as it is typed on the command line."""
+    return "--" + ".".join(re.sub(r"(?<=.)_(?=.)", "-", part) for part in path.split("."))
+
+
 def _flat(values: dict[str, Any], path: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in values.items():
         flat |= _flat(value, f"{path}{name}.") if isinstance(value, dict) else {path + name: value}
     return flat
+
+
+FIELDS = tuple(_flat(dataclasses.asdict(Config())))
+"""Every setting by its dotted name."""

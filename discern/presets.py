@@ -1,8 +1,9 @@
 """The two configurations, `fast` and `paper`, sized for each world."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from discern.config import Config, replace
+from discern.types import UserError
 
 ConfigName = Literal["fast", "paper"]
 PresetName = Literal["fast", "paper", "tiny"]
@@ -157,6 +158,8 @@ def suite_of(env: str) -> str:
 
 def preset(env: str, name: ConfigName = "fast") -> Config:
     """The configuration `name`, sized for the world `env`: what is said of a world, or else of its suite."""
+    if name not in get_args(ConfigName):
+        raise UserError(f"there is no configuration '{name}': choose {' or '.join(get_args(ConfigName))}")
     suite = suite_of(env)
     changes = SIZES.get(env, SIZES.get(suite, {}))
     if name == "fast":

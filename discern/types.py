@@ -4,24 +4,27 @@ Axes: B trajectories, T steps, G goals for one trajectory, K decoys, N environme
 D scored dimensions; an image is uint8 [H, W, 3].
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
+if TYPE_CHECKING:
+    from jax import Array
+else:
+    Array = Any  # JAX takes seconds to import, and errors and settings have no use for it
 
 Params = Any
-PRNGKey = jax.Array
+PRNGKey = Array
 
 
 class Trajectories(NamedTuple):
     """Whole trajectories: T actions and the T + 1 observations around them, under one intended goal."""
 
-    observations: jax.Array  # uint8 [B, T+1, H, W, 3]
-    actions: jax.Array  # int32 [B, T]
-    goal: jax.Array  # uint8 [B, H, W, 3]
-    goal_slot: jax.Array  # int32 [B], where in the goal buffer the goal stood
-    in_hand: jax.Array  # bool [B], whether the world obeyed at the end
-    measures: jax.Array  # float32 [B, T+1, D], the scored dimensions, which no network sees; D is 0 where unknown
-    goal_measures: jax.Array  # float32 [B, D]
+    observations: Array  # uint8 [B, T+1, H, W, 3]
+    actions: Array  # int32 [B, T]
+    goal: Array  # uint8 [B, H, W, 3]
+    goal_slot: Array  # int32 [B], where in the goal buffer the goal stood
+    in_hand: Array  # bool [B], whether the world obeyed at the end
+    measures: Array  # float32 [B, T+1, D], the scored dimensions, which no network sees; D is 0 where unknown
+    goal_measures: Array  # float32 [B, D]
 
 
 class Batch(NamedTuple):
@@ -32,24 +35,24 @@ class Batch(NamedTuple):
     """
 
     trajectories: Trajectories
-    extra_goals: jax.Array  # uint8 [B, E, H, W, 3]
-    extra_measures: jax.Array  # float32 [B, E, D]
-    goal_row: jax.Array  # int32 [B, G], the goals of the policy's update
-    end: jax.Array  # int32 [B, G], the frame that is to show the goal: T, or one before it
-    is_hindsight: jax.Array  # bool [B, G]
-    achieved_row: jax.Array  # int32 [B], the achieved frame of the teacher's update
-    teacher_row: jax.Array  # int32 [B], the goal of the teacher's update
-    teacher_is_hindsight: jax.Array  # bool [B]
-    decoys: jax.Array  # uint8 [B, K, H, W, 3], or [1, K, H, W, 3] where all goals share them
-    seed: jax.Array  # uint32 [], of what the teacher's loss draws by itself
+    extra_goals: Array  # uint8 [B, E, H, W, 3]
+    extra_measures: Array  # float32 [B, E, D]
+    goal_row: Array  # int32 [B, G], the goals of the policy's update
+    end: Array  # int32 [B, G], the frame that is to show the goal: T, or one before it
+    is_hindsight: Array  # bool [B, G]
+    achieved_row: Array  # int32 [B], the achieved frame of the teacher's update
+    teacher_row: Array  # int32 [B], the goal of the teacher's update
+    teacher_is_hindsight: Array  # bool [B]
+    decoys: Array  # uint8 [B, K, H, W, 3], or [1, K, H, W, 3] where all goals share them
+    seed: Array  # uint32 [], of what the teacher's loss draws by itself
 
 
 class Frames(NamedTuple):
     """Images in the forms a reward may look at."""
 
-    features: jax.Array  # float32 [..., F], h of the image
-    pixels: jax.Array  # uint8 [..., H, W, 3]
-    measures: jax.Array | None = None  # float32 [..., D], for the oracle alone
+    features: Array  # float32 [..., F], h of the image
+    pixels: Array  # uint8 [..., H, W, 3]
+    measures: Array | None = None  # float32 [..., D], for the oracle alone
 
 
 class LearnerState(NamedTuple):
@@ -59,7 +62,7 @@ class LearnerState(NamedTuple):
     target_params: Params  # None where no target network is used
     average: Params  # running average of params, the agent that is evaluated; None: params are
     optimiser: Any
-    updates: jax.Array  # int32 []
+    updates: Array  # int32 []
 
     @property
     def agent(self) -> Params:
@@ -70,8 +73,8 @@ class LearnerState(NamedTuple):
 class LstmState(NamedTuple):
     """The recurrent state; zero at each new goal."""
 
-    cell: jax.Array  # float32 [..., U]
-    hidden: jax.Array  # float32 [..., U]
+    cell: Array  # float32 [..., U]
+    hidden: Array  # float32 [..., U]
 
 
 class UserError(Exception):

@@ -8,11 +8,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import jax
 import numpy as np
-import pytest
 from PIL import Image
 
 from discern.envs.control import Control, Look, stage_of
@@ -98,13 +97,6 @@ def shipped(name: str) -> Reference:
     images, outlines = (np.stack(np.split(row, SHIPPED_STATES, axis=1)) for row in (sheet[:SIDE], sheet[SIDE:]))
     with np.load(SHIPPED / "poses.npz") as poses:
         return Reference(images, outlines[..., 0] > 0, Poses(*(poses[f"{name}/{part}"] for part in Poses._fields)))
-
-
-def skip_without_opengl() -> NoReturn:
-    """The pictures that ship are compared everywhere; CI installs OpenGL and says so, and must not skip."""
-    if os.environ.get("OPENGL_IS_INSTALLED"):
-        pytest.fail("OpenGL is installed and does not draw")
-    pytest.skip("there is no OpenGL here")
 
 
 if __name__ == "__main__":

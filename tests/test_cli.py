@@ -86,8 +86,7 @@ def test_success_over_the_steps_a_goal_may_take(discern, tmp_path):
     ("line", "sentence"),
     [
         ("train moon", "there is no world 'moon'"),
-        ("train arena --learner.batch 1", "learner.batch must be at least 2"),
-        ("train --seed 1 arena/84 --steps 1", "name the world first: discern train arena/84"),
+        ("train arena --learner.batch 1", "--learner.batch must be at least 2"),
         ("train --resume nowhere", "is not a run"),
         ("evaluate nowhere", "is not a run"),
         ("evaluate nowhere --figure picture.txt", "cannot draw picture.txt: name a .png in a folder that exists"),
@@ -105,17 +104,69 @@ def test_mistakes_are_one_sentence_and_create_nothing(discern, monkeypatch, tmp_
 
 def test_help_and_unknown_commands(discern):
     assert discern("--help")[0] == 0
-    code, out, _ = discern("dance")
+    code, _, err = discern("trian")
     assert code == 2
-    assert "discern train" in out
+    assert err == "discern: there is no command 'trian': did you mean train?\n"
     code, out, _ = discern("train --help")
     assert code == 0
     assert "--learner.replay-ratio" in out
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("train", ("arena", "adam", 0, 640_000)),
+        ("train arena/84", ("arena/84", "adam", 0, 2_500_000)),
+        ("train --seed 3 arena/16", ("arena/16", "adam", 3, 300_000)),
+        ("train --config paper --seed 2 arena/84", ("arena/84", "rmsprop", 2, 2_500_000)),
+        ("train arena/84 --seed 2 --config=paper", ("arena/84", "rmsprop", 2, 2_500_000)),
+        ("train --network.layer-norm arena/84 --config paper", ("arena/84", "rmsprop", 0, 2_500_000)),
+        ("train --relabel.goals draw random --steps 640000 -- arena/84", ("arena/84", "adam", 0, 640_000)),
+        ("train --steps 640000 arena/84", ("arena/84", "adam", 0, 640_000)),
+        ("bench --seconds 1 --config paper arena/16", ("arena/16", "rmsprop", 0, 300_000)),
+    ],
+)
+def test_world_and_configuration_may_stand_anywhere(discern, monkeypatch, line, expected):
+    asked = []
+    monkeypatch.setattr("discern.run.train.train", lambda config, run: asked.append(config))
+    monkeypatch.setattr("discern.run.bench.bench", lambda config, seconds: asked.append(config) or {})
+    assert discern(line)[0] == 0
+    config = asked[0]
+    assert (config.env, config.learner.optimiser, config.seed, config.steps) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train --resume runs/mine --minutes 3",
+        "train --resume=runs/mine --minutes 3",
+        "train --minutes 3 --resume runs/mine",
+        "train --minutes=3 --resume=runs/mine",
+    ],
+)
+def test_a_run_to_go_on_with_may_stand_anywhere(discern, monkeypatch, line):
+    asked = []
+    monkeypatch.setattr(
+        "discern.run.train.resume", lambda run, steps, minutes: asked.append((str(run), steps, minutes))
+    )
+    assert discern(line)[0] == 0
+    assert asked == [("runs/mine", None, 3.0)]
+
+
+def test_another_version_of_tyro_says_it_its_own_way(discern, monkeypatch):
+    monkeypatch.delattr("tyro._errors.on_parse_error")
+    code, _, err = discern("train --learner.bach 3")
+    assert code == 2
+    assert "--learner.bach" in err and "Traceback" not in err
+
+
 def test_the_configuration_sets_the_defaults(discern):
-    _, out, _ = discern("train arena --config paper --help")
-    assert "(default: rmsprop)" in out
+    for line in ("train arena --config paper --help", "train --help --config=paper"):
+        code, out, _ = discern(line)
+        assert code == 0
+        assert "(default: rmsprop)" in out
+    assert "(default: 2500000)" in discern("train --seed 3 -h arena/84")[1]
+    assert "--resume" in discern("train --seed x --help")[1]
 
 
 def test_bench_prints_one_object(discern):

@@ -48,9 +48,9 @@ def test_differences_name_the_field_and_both_values():
     [
         ({"learner.batch": 1}, "learner.batch must be at least 2"),
         ({"learner.replay_ratio": 0.0}, "replay_ratio must be above 0"),
-        ({"relabel.goals": ("moon",)}, "relabel.goals takes draw, random, hindsight, other"),
+        ({"relabel.goals": ("moon",)}, "relabel.goals takes a list, each draw or random or hindsight or other, not"),
         ({"relabel.goals": ()}, "at least one kind of goal"),
-        ({"relabel.hindsight_window": 99}, "hindsight_window must lie between 1 and the horizon"),
+        ({"relabel.hindsight_window": 99}, "hindsight_window must lie between 1 and actor.horizon"),
         ({"replay_capacity": 10}, "replay_capacity must be at least actor.environments"),
         ({"goal_buffer.capacity": 4}, "goal_buffer.capacity must exceed reward.decoys"),
         ({"network.kernels": (4, 4)}, "must be equally long"),
@@ -62,7 +62,7 @@ def test_nonsense_is_refused_in_one_sentence(changes, sentence):
 
 
 def test_an_episode_has_room_for_a_trajectory():
-    with pytest.raises(ValueError, match=r"control\.episode must be at least the horizon"):
+    with pytest.raises(ValueError, match=r"control\.episode must be at least actor.horizon"):
         replace(preset("control/reacher-hard"), {"control.episode": 50})
 
 

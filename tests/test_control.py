@@ -18,7 +18,8 @@ from discern.evaluation.goal_sets import goal_set
 from discern.presets import preset
 from discern.types import UserError
 from tests.conftest import TINY
-from tests.opengl import draw_with_opengl, skip_without_opengl
+from tests.needs import skip_for_lack_of
+from tests.opengl import draw_with_opengl
 
 ACTIONS = {
     "point_mass-easy": 9,
@@ -223,7 +224,7 @@ for env in (ours, theirs): env.close()
 
 def test_opengl_draws_the_same_world_where_there_is_one():
     if draw_with_opengl("reacher-hard", 1) is None:
-        skip_without_opengl()
+        skip_for_lack_of("OpenGL")
     environments = [os.environ | {"MUJOCO_GL": gl, "PYOPENGL_PLATFORM": gl} for gl in ("egl", "osmesa")]
     assert any(subprocess.run([sys.executable, "-c", BOTH], env=env).returncode == 0 for env in environments)
 

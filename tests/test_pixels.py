@@ -7,7 +7,8 @@ import pytest
 from discern.pixels.backdrop import grid_lines
 from discern.pixels.shapes import BOX, CAPSULE, CYLINDER, ELLIPSOID, MISS, PLANE, SPHERE, Solid, blocks, meet
 from discern.pixels.strings import hang
-from tests.opengl import NAMES, SHIPPED_STATES, Reference, compare, draw_with_opengl, shipped, skip_without_opengl
+from tests.needs import skip_for_lack_of
+from tests.opengl import NAMES, SHIPPED_STATES, Reference, compare, draw_with_opengl, shipped
 
 UPRIGHT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 LYING = ((0.0, 0.0, -1.0), (0.0, 1.0, 0.0), (1.0, 0.0, 0.0))  # its own z points along the world's x
@@ -116,7 +117,7 @@ def test_pictures_equal_opengl(name):
     """Over 50 random states, where there is OpenGL; the pictures that ship are the first of them."""
     theirs = draw_with_opengl(name, 50)
     if theirs is None:
-        skip_without_opengl()
+        skip_for_lack_of("OpenGL")
     check(name, theirs)
     before = shipped(name)
     assert np.abs(theirs.images[:SHIPPED_STATES].astype(int) - before.images).mean() < 2

@@ -140,7 +140,10 @@ def test_without_ends_every_goal_is_for_the_last_frame():
 
 
 def test_an_end_is_the_last_frame_in_half_of_the_cases_and_never_in_the_first_quarter():
-    ends = np.asarray(draw_ends(jax.random.key(0), (4000,), 10))
+    drawn, ends = map(np.asarray, draw_ends(jax.random.key(0), 4000, 10, RelabelConfig(("draw", "other"), ends=True)))
+    np.testing.assert_array_equal(drawn, ends[:, 0])
+    assert (drawn != ends[:, 1]).any()
+    ends = ends[:, 1]
     counts = np.bincount(ends, minlength=11) / 4000
     assert ends.min() == 3 and ends.max() == 10  # a quarter of ten, rounded up
     assert counts[10] == pytest.approx(0.5 + 0.5 / 8, abs=0.03)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from discern.cli import Train, _configured
+from discern.cli import read
 from discern.evaluation.comparisons import common_grid, draw_bars, draw_curves, draw_heat_maps, draw_strips, interval
 from discern.run import reproduce as programme
 from discern.run.final import is_finished, load_final
@@ -66,7 +66,7 @@ def test_the_command_of_a_run_is_that_run(method, preset_name):
     run = Run("arena", method, "diverse", 3)
     words = shlex.split(run.command(0.5, preset_name))
     assert words[:2] == ["discern", "train"]
-    assert _configured(Train, words[2:], "discern train").settings == run.config(0.5, preset_name)
+    assert read(words[1:]).settings == run.config(0.5, preset_name)
 
 
 def test_ablations_are_what_the_paper_says():

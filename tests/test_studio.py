@@ -234,7 +234,7 @@ def test_the_library_knows_what_can_be_watched(tmp_path, monkeypatch):
     ("line", "sentence"),
     [
         ("studio nowhere", "nowhere is not a run"),
-        ("studio --port 70000", "there is no port 70000"),
+        ("studio --port 70000", "--port must lie between 1 and 65535, not 70000"),
         ("studio", "the studio needs Gradio: uv sync --extra studio"),
     ],
 )

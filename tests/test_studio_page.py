@@ -13,8 +13,9 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Error, Page, expect, sync_playwright
 
+from tests.needs import skip_for_lack_of
 from tests.test_studio import bad_uploads, ends_agent
 
 ROOT = Path(__file__).parent.parent
@@ -49,14 +50,17 @@ def browser():
     with sync_playwright() as playwright:
         path = next(filter(None, map(shutil.which, BROWSERS)), playwright.chromium.executable_path)
         if not Path(path).exists():
-            pytest.fail("these tests need a browser: apt-get install chromium", pytrace=False)
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+            skip_for_lack_of("browser (apt-get install chromium)")
+        try:
+            browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        except Error as error:
+            skip_for_lack_of(f"browser that starts ({str(error).splitlines()[0]})")
         yield browser
         browser.close()
 
 
 @pytest.fixture
-def visitor(studio, browser):
+def visitor(browser, studio):
     """Opens the page as another visitor, each with cookies and a session of its own."""
     contexts = []
 

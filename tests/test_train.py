@@ -180,7 +180,7 @@ class TestFolders:
 
     def test_a_folder_that_cannot_be_made(self, tmp_path, tiny):
         (tmp_path / "file").write_text("")
-        with pytest.raises(UserError, match="cannot make the run folder"):
+        with pytest.raises(UserError, match=r"cannot write to .*file is no folder that can be written to"):
             new_folder(tmp_path / "file" / "run", tiny)
 
     def test_a_line_cut_short_is_passed_over(self, tmp_path):
@@ -236,23 +236,18 @@ def digest(tree) -> str:
     return found.hexdigest()[:16]
 
 
-def test_the_paper_configuration_is_what_it_was(tiny):
+def test_the_paper_configuration_is_what_it_was():
     """Numbers recorded before anything beyond the paper was built into the learner: draws to the bit."""
     sizes = {
-        name: getattr(getattr(tiny, name.split(".")[0]), name.split(".")[1]) if "." in name else getattr(tiny, name)
-        for name in [
-            "minutes",
-            "steps",
-            "replay_capacity",
-            "actor.environments",
-            "actor.horizon",
-            "learner.batch",
-            "goal_buffer.capacity",
-            "network.channels",
-            "network.features",
-            "network.lstm",
-            "network.time_units",
-        ]
+        "actor.environments": 4,
+        "actor.horizon": 5,
+        "learner.batch": 4,
+        "replay_capacity": 16,
+        "goal_buffer.capacity": 16,
+        "network.channels": (4,),
+        "network.features": 8,
+        "network.lstm": 8,
+        "network.time_units": 4,
     }
     loop = Loop(replace(preset("arena", "paper"), sizes))
     state, metrics = loop.start(), {}

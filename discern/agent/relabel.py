@@ -25,13 +25,7 @@ def relabel(
     randoms = kinds.count("random")
     draw_key, hindsight_key, random_key, other_key, decoy_key = jax.random.split(key, 5)
 
-    end = jnp.full((batch, len(kinds)), last)
-    drawn_end = end[:, 0]
-    if config.ends:
-        end = draw_ends(jax.random.fold_in(key, 6), (batch, len(kinds)), last)
-        drawn_end = end[:, kinds.index("draw")] if "draw" in kinds else drawn_end
-        end = jnp.stack([drawn_end if kind == "draw" else end[:, i] for i, kind in enumerate(kinds)], axis=1)
-
+    drawn_end, end = draw_ends(jax.random.fold_in(key, 6), batch, last, config)
     own_row = jnp.arange(batch) * frames
     sooner = last - jax.random.randint(
         hindsight_key, (batch, 1 + kinds.count("hindsight")), frames - config.hindsight_window, frames
@@ -71,11 +65,19 @@ def relabel(
     )
 
 
-def draw_ends(key: PRNGKey, shape: tuple[int, ...], last: int) -> jax.Array:
-    """The last frame in half of the cases, else any from a quarter of the way on: int [*shape]."""
+def draw_ends(key: PRNGKey, batch: int, last: int, config: RelabelConfig) -> tuple[jax.Array, jax.Array]:
+    """The ends of the paper's draw and of every kind of goal: int [B] and [B, G].
+
+    An end is the last frame in half of the cases, else any from a quarter of the way on; without ends, the last one.
+    """
+    shape = (batch, 1 + len(config.goals))
+    if not config.ends:
+        return jnp.full(batch, last), jnp.full((batch, len(config.goals)), last)
     half_key, end_key = jax.random.split(key)
     sooner = jax.random.randint(end_key, shape, -(-last // 4), last + 1)
-    return jnp.where(jax.random.bernoulli(half_key, 0.5, shape), last, sooner)
+    drawn, *others = jnp.where(jax.random.bernoulli(half_key, 0.5, shape), last, sooner).T
+    ends = [drawn if kind == "draw" else other for kind, other in zip(config.goals, others, strict=True)]
+    return drawn, jnp.stack(ends, axis=1)
 
 
 def in_hand_only(in_hand: jax.Array) -> jax.Array:

@@ -7,6 +7,7 @@ from typing import TypeVar, cast
 
 from typing_extensions import TypeIs
 
+from discern.checks import nearest
 from discern.config import Config
 from discern.envs.arena import Arena
 from discern.envs.base import Attempts, DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
@@ -90,7 +91,7 @@ def _make(name: str, n: int, config: Config | None, scored: bool, attempts: Atte
     if name not in WORLDS:
         hosted = ("atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…")
         known = [*sorted(WORLDS), *hosted, "lab/rooms_watermaze", "gym/CarRacing-v3", "gym/…", "my_module:factory"]
-        raise UserError(f"there is no world '{name}'; there are: {', '.join(known)}")
+        raise UserError(f"there is no world '{name}'" + (nearest(name, known) or f"; there are: {', '.join(known)}"))
     return WORLDS[name]()
 
 

@@ -4,7 +4,6 @@ Models, tasks and first states are dm_control's own; no OpenGL is needed. Goals 
 draws stays in the picture where the task put it, and no scored dimension speaks of it.
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -19,6 +18,7 @@ from mujoco.batch import Batch
 
 from discern.envs.base import Attempts, EnvSpec, HostStep
 from discern.envs.control_tasks import DOMAINS, Starts, action_table, dimensions
+from discern.machine import available_cores
 from discern.pixels import Poses, Stage, draw, set_stage
 from discern.types import UserError
 
@@ -56,7 +56,7 @@ class Control:
         self._scored = [int(model.joint(dimension.name).qposadr[0]) for dimension in scored]
         self.size = n
         self._stage = stage_of(name)
-        self._batch = Batch(model, nsim=n, nthread=min(n, len(os.sched_getaffinity(0))))
+        self._batch = Batch(model, nsim=n, nthread=min(n, available_cores()))
         self._fields = {name: self._batch.bind(name) for name in FIELDS}  # a field is filled only after it was bound
         self._placed = np.zeros((n, len(self._domain.placed), 3))
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="control")

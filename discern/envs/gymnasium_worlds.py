@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+STEP = "observation, reward, terminated, truncated, info"
 ELEMENT = re.compile(r"observation\[(\d+)\]")  # a scored dimension that is not in `info`
 Shown = tuple[np.ndarray, np.ndarray, bool, bool]  # uint8 [S, S, 3], float32 [D], is_first, is_last
 
@@ -39,6 +40,9 @@ class World:
         self.reset(0)
         self.step(0)
         _, measures, _, _ = self.step(0)
+        said, seen = self._env.observation_space.shape or (), np.shape(self._observation)
+        if self._from_observation and said != seen:
+            raise RefusedError(f"observes {list(seen)}, but its observation space says {list(said)}: mend one of them")
         if not np.isfinite(measures).all():
             name = self._scored[int(np.isnan(measures).argmax())]
             known = ", ".join(map(str, self._info)) or "nothing"
@@ -52,18 +56,20 @@ class World:
         """Plays an action; an environment that is over, or reset, ignores it and starts."""
         is_first = self._over
         if is_first:
-            observation, self._info = self._env.reset(seed=self._seed)
+            observation, self._info = parts(self._env.reset(seed=self._seed), "reset", "observation, info")
             self._seed, self._over = None, False
         for _ in range(0 if is_first else self._frame_skip):
-            observation, _, terminated, truncated, self._info = self._env.step(self.actions[action])
+            answer = self._env.step(self.actions[action])
+            observation, _, terminated, truncated, self._info = parts(answer, "step", STEP)
             self._over = bool(terminated or truncated)
             if self._over:
                 break
+        self._observation = observation
         return self._image(observation), self._measures(observation), is_first, self._over
 
     def _image(self, observation: Any) -> np.ndarray:
         image = observation if self._from_observation else self._rendered()
-        if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+        if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.shape[2:] != (3,) or not image.size:
             got = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else repr(image)[:40]
             raise RefusedError(
                 f"shows no pixels: it must observe uint8 [height, width, 3] or render it in the mode rgb_array, but "
@@ -144,6 +150,14 @@ def make(name: str, make_args: dict[str, Any]) -> gymnasium.Env:
     if not isinstance(env, gymnasium.Env):
         raise RefusedError(f"gave {type(env).__module__}.{type(env).__name__}, which is no gymnasium.Env")
     return env
+
+
+def parts(answer: Any, method: str, wanted: str) -> tuple:
+    """What a method of the environment returned, if it is as Gymnasium has it."""
+    if not isinstance(answer, tuple) or len(answer) != len(wanted.split(", ")):
+        got = f"{len(answer)} values" if isinstance(answer, tuple) else type(answer).__name__
+        raise RefusedError(f"is no environment of Gymnasium 1: its {method}() must return {wanted}, not {got}")
+    return answer
 
 
 def is_image(space: gymnasium.Space) -> bool:

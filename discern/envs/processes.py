@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import weakref
@@ -47,6 +48,8 @@ class Process:
         numbers of open files that the process may use."""
         self._name, self._seconds, self._advice = name, seconds, advice
         self._doing, self._patience, self._ready = "starting", seconds, False
+        if inherits and sys.platform == "win32":
+            self._fail("needs Linux or macOS: Windows hands no open files to a process")
         command = [sys.executable, "-P", __file__, str(Path(__file__).with_name(file)), kind]
         quiet = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
         own = {"PYTHONPATH": os.pathsep.join(sys.path), "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
@@ -91,13 +94,11 @@ class Process:
         if self._process.stdout.closed:
             self._fail("has ended")
         pipe = self._process.stdout.fileno()
-        ready = select.poll()
-        ready.register(pipe, select.POLLIN)
         data = bytearray()
         while len(data) < count:
-            if not ready.poll(max(0.0, 1000 * (until - time.monotonic()))):
+            part = _part(pipe, min(count - len(data), 2**20), max(0.0, until - time.monotonic()))
+            if part is None:
                 self._fail(f"did not answer within {seconds:g} s while {self._doing}{self._advice}")
-            part = os.read(pipe, min(count - len(data), 2**20))
             if not part:
                 self._fail(f"died with exit code {self._process.wait()} while {self._doing}")
             data += part
@@ -114,6 +115,19 @@ class Process:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2.0)
         self.kill()
+
+
+def _part(pipe: int, count: int, seconds: float) -> bytes | None:
+    """What comes through the pipe, up to `count` bytes, as soon as something does; None where nothing does in time."""
+    if hasattr(select, "poll"):
+        ready = select.poll()
+        ready.register(pipe, select.POLLIN)
+        return os.read(pipe, count) if ready.poll(1000 * seconds) else None
+    came: list[bytes] = []  # Windows waits for no pipe: a thread does, and ends with the process it listens to
+    listener = threading.Thread(target=lambda: came.append(os.read(pipe, count)), daemon=True)
+    listener.start()
+    listener.join(seconds)
+    return came[0] if came else None
 
 
 def _end(process: subprocess.Popen) -> None:
@@ -161,7 +175,9 @@ class Processes:
 
 def shares(n: int, at_least: int, cores: int = 0) -> list[int]:
     """N environments as a share for each core, all if 0, but none smaller than is worth a process."""
-    return evenly(n, max(1, min(cores or len(os.sched_getaffinity(0)), n // at_least)))
+    from discern.machine import available_cores  # nothing of discern where this file is run
+
+    return evenly(n, max(1, min(cores or available_cores(), n // at_least)))
 
 
 def evenly(n: int, count: int) -> list[int]:

@@ -14,6 +14,7 @@ from discern.envs.base import DeviceEnv, reset_worlds, step_worlds
 from discern.run.actor import HostCollector
 from discern.run.report import machine
 from discern.run.train import Loop
+from discern.types import UserError
 
 ROUNDS = 4  # of the whole loop beside host environments, timed alone before, between and after: machines drift
 
@@ -23,6 +24,8 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
 
     Actors play at random, as the world alone does: how fast a world is depends on what happens in it.
     """
+    if not 0 < seconds < float("inf"):
+        raise UserError(f"seconds must be above 0, not {seconds}")
     loop = Loop(replace(config, {"actor.epsilon_base": 1.0, "actor.persistence": 0.0}))
     state = loop.start()
     world = [_world_rate(loop, seconds)]

@@ -53,22 +53,31 @@ def list_checkpoints(folder: Path) -> list[Path]:
 def latest_checkpoint(folder: Path) -> Path:
     found = list_checkpoints(folder)
     if not found:
-        raise UserError(f"there is no checkpoint in {folder}")
+        raise UserError(f"there is no checkpoint in {folder}: the run ended before it saved one, so start it again")
     return found[-1]
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays by name and the `about` of a checkpoint, after checking that it is one and is whole."""
+    about = read_manifest(path)["about"]
+    return _read_arrays(path / "arrays"), about
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself, after checking that it is one and is whole."""
     try:
         manifest = json.loads((path / MANIFEST).read_text())
         ours = manifest["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError):
         ours = False
     if not ours:
-        raise UserError(f"{path} is not a checkpoint of this program ({FORMAT})")
+        raise UserError(f"{path} is not a checkpoint of this program ({FORMAT}): remove it, or name another run")
     if _seal(manifest) != manifest.get("seal") or _digests(path) != manifest["files"]:
-        raise UserError(f"the checkpoint {path} is damaged: its files are not the ones that were saved")
-    return _read_arrays(path / "arrays"), manifest["about"]
+        raise UserError(
+            f"the checkpoint {path} is damaged, its files are not the ones that were saved: remove it to fall back on "
+            f"the one before"
+        )
+    return manifest
 
 
 def fill(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path) -> Any:

@@ -19,12 +19,12 @@ from discern.envs.base import measured
 from discern.run.actor import Memory, draw
 from discern.run.devices import make_update, shards_of
 from discern.run.final import forget_final
-from discern.run.folder import new_folder, resumed_folder
+from discern.run.folder import free_folder, new_folder, resumed_folder
 from discern.run.player import share_of
 from discern.run.ray_cluster import connect
 from discern.run.replay import empty_replay
 from discern.run.session import Session
-from discern.run.state import Keys, TrainState, restore_state
+from discern.run.state import Keys, TrainState, refuse_if_not_resumable, restore_state
 from discern.types import Batch, LearnerState, LostError, UserError
 
 TURN_BYTES = 8_000_000
@@ -174,12 +174,14 @@ def train(
 ) -> Path:
     """Trains a new agent on a Ray cluster, `local`, `auto` or HOST:PORT, and returns its run folder."""
     began, console = time.monotonic(), console or Console()
+    folder = free_folder(run, config)
     with connect(cluster, actors) as actors:
         refuse(config, actors)
         console.print(f"{actors} actors with {config.actor.environments} environments of {config.env} …")
         with closing(ClusterLoop(config, actors, console)) as loop:
-            folder = new_folder(run, config)
-            return Session(loop, loop.start(), folder, console, began).spend()
+            session = Session(loop, loop.start(), folder, console, began)
+            new_folder(folder.path, config)
+            return session.spend()
 
 
 def resume(
@@ -193,9 +195,12 @@ def resume(
     """Goes on from the newest checkpoint of a run, whatever it was trained on, with fresh environments and replay."""
     began, console = time.monotonic(), console or Console()
     folder, config = resumed_folder(run, steps, minutes)
-    forget_final(folder)
+    refuse_if_not_resumable(folder)
     with connect(cluster, actors) as actors:
         refuse(config, actors)
         with closing(ClusterLoop(config, actors, console)) as loop:
             state = restore_state(folder, loop.start())
-            return Session(loop, state, folder, console, began, resumed=True).spend()
+            session = Session(loop, state, folder, console, began, resumed=True)
+            folder.keep(config)
+            forget_final(folder)
+            return session.spend()

@@ -1,6 +1,7 @@
 """What a finished run achieved on its held-out goals, kept beside its pictures so that figures can be drawn again."""
 
 import os
+import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,8 +60,8 @@ def is_finished(run: str | Path) -> bool:
 def load_final(run: str | Path) -> Final:
     """What `save_final` wrote."""
     try:
-        with np.load(Path(run) / "final.npz") as arrays:
+        with (Path(run) / "final.npz").open("rb") as file, np.load(file) as arrays:
             final = Final(**{name: arrays[name] for name in Final._fields})
-    except (OSError, KeyError, ValueError):
-        raise UserError(f"{run} has not finished: it holds no final.npz") from None
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+        raise UserError(f"{run} has not finished, it holds no whole final.npz: go on with --resume {run}") from None
     return final._replace(success=float(final.success))

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -23,25 +24,55 @@ class RunFolder:
         """The config the run was started with."""
         try:
             return from_json(self.config_file.read_text())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise UserError(f"{self.path} is not a run: it has no config.json") from None
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.config_file} is not a config of this version: {error}") from None
+
+    def keep(self, config: Config) -> None:
+        """Writes the config that the run has from now on, whole or not at all."""
+        unfinished = self.config_file.with_suffix(".tmp")
+        unfinished.write_text(to_json(config))
+        os.replace(unfinished, self.config_file)
 
     def metrics(self) -> list[dict]:
         """Every whole line of metrics.jsonl; a line cut short by a crash is passed over."""
         rows = []
         if self.metrics_file.exists():
-            for line in self.metrics_file.read_text().splitlines():
+            for line in self.metrics_file.read_text(errors="replace").splitlines():
                 try:
-                    rows.append(json.loads(line))
+                    row = json.loads(line)
                 except ValueError:
                     continue
+                if isinstance(row, dict):
+                    rows.append(row)
         return rows
 
 
-def new_folder(path: str | Path | None, config: Config) -> RunFolder:
-    """Makes the folder of a new run; one that holds a run already is refused, whatever its config."""
+def refuse_unless_writable(folder: Path) -> None:
+    """A clear refusal where a folder can be neither written to nor made."""
+    above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise UserError(f"cannot write to {folder}: {above} is no folder that can be written to, choose another")
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder, and those above it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {path}, {(error.strerror or '').lower()}: choose another") from error
+
+
+def refuse_file(path: Path, to_do: str, endings: tuple[str, ...]) -> None:
+    """A clear refusal where a file of a kind cannot be written."""
+    if path.suffix.lower() not in endings or not path.parent.is_dir() or path.is_dir():
+        raise UserError(f"cannot {to_do} {path}: name a {' or '.join(endings)} in a folder that exists")
+    refuse_unless_writable(path.parent)
+
+
+def free_folder(path: str | Path | None, config: Config) -> RunFolder:
+    """Where a new run goes, not made yet; a folder that holds a run already is refused, whatever its config."""
     if path is None:
         stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
         path = Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', config.env)}-{stamp}-seed{config.seed}"
@@ -50,30 +81,32 @@ def new_folder(path: str | Path | None, config: Config) -> RunFolder:
         changed = differences(config, folder.config())
         if changed:
             raise UserError(
-                f"{folder.path} holds a run with another config ({'; '.join(changed[:3])}): choose another --run"
+                f"{folder.path} holds a run with another config ({'; '.join(changed[:3])}): choose another folder"
             )
         if folder.checkpoints.exists():
             raise UserError(
-                f"{folder.path} holds this run already: go on with --resume {folder.path}, or choose another --run"
+                f"{folder.path} holds this run already: go on with --resume {folder.path}, or choose another folder"
             )
         return folder  # it was stopped before it had saved anything
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
-        raise UserError(f"{folder.path} exists and is not an empty folder: choose another --run")
-    try:
-        folder.path.mkdir(parents=True, exist_ok=True)
-        folder.config_file.write_text(to_json(config))
-    except OSError as error:
-        raise UserError(f"cannot make the run folder {folder.path}: {error.strerror}") from error
+        raise UserError(f"{folder.path} exists and is not an empty folder: choose another folder")
+    refuse_unless_writable(folder.path)
+    return folder
+
+
+def new_folder(path: str | Path | None, config: Config) -> RunFolder:
+    """Makes the folder of a new run."""
+    folder = free_folder(path, config)
+    make_folder(folder.path)
+    folder.keep(config)
     return folder
 
 
 def resumed_folder(path: str | Path, steps: int | None, minutes: float | None) -> tuple[RunFolder, Config]:
-    """The folder of a run to go on with; only its budget may be changed, and the change is kept."""
+    """The folder of a run to go on with, and its config; only its budget may be changed."""
     folder = RunFolder(path)
     config = folder.config()
     longer = replace(
         config, steps=config.steps if steps is None else steps, minutes=config.minutes if minutes is None else minutes
     )
-    if longer != config:
-        folder.config_file.write_text(to_json(longer))
     return folder, longer

@@ -9,6 +9,7 @@ from PIL import Image, UnidentifiedImageError
 from discern.envs import Env, Hosted, is_host, make_env, make_scored_env, opened
 from discern.evaluation.goal_sets import goal_set
 from discern.evaluation.video import side_by_side, write_video
+from discern.run.folder import refuse_file
 from discern.run.trained import Agent, load
 from discern.types import UserError
 
@@ -30,14 +31,15 @@ def record(
     Returns the number of frames, and the learned reward of the last observation averaged over the goals.
     """
     out = Path(out)
-    if out.suffix.lower() not in (".mp4", ".gif") or not out.parent.is_dir() or out.is_dir():
-        raise UserError(f"cannot film {out}: name a .mp4 or .gif in a folder that exists")
+    refuse_file(out, "film", (".mp4", ".gif"))
     if goal is not None and goals is not None:
         raise UserError("name an image with --goal, or a number of goals with --goals, not both")
     if goals is not None and not 1 <= goals <= MOST_GOALS:
         raise UserError(f"--goals must lie between 1 and {MOST_GOALS}")
     if not 1 <= frames_per_second <= 60:
         raise UserError("--fps must lie between 1 and 60")
+    if seed < 0:
+        raise UserError(f"--seed must be 0 or more, not {seed}")
     image = None if goal is None else read_image(goal)
     agent = load(run)
     wanted = _spread_goals(agent, goals or GOALS) if image is None else agent.image(image, "the goal")[None]

@@ -1,6 +1,5 @@
 """How good is an agent, and what was it measured on."""
 
-import os
 import platform
 import time
 from collections.abc import Sequence
@@ -12,6 +11,8 @@ import jax
 from discern.envs import make_scored_env, opened
 from discern.evaluation.achievement import evaluator
 from discern.evaluation.goal_sets import goal_set
+from discern.machine import available_cores
+from discern.run.folder import refuse_file
 from discern.run.trained import Agent, load
 from discern.types import UserError
 
@@ -33,10 +34,12 @@ def evaluate(
     achieved. An attempt takes T steps, or `steps`; `budgets` are numbers of steps to score as well, and `budget_figure`
     is where to draw success over them.
     """
-    if trials < 1 or count < 1:
-        raise UserError("trials and goals must be at least 1")
+    for name, number, least in (("trials", trials, 1), ("count", count, 1), ("seed", seed, 0)):
+        if number < least:
+            raise UserError(f"{name} must be at least {least}, not {number}")
     for path in (figure, budget_figure):
-        _refuse_undrawable(path)
+        if path is not None:
+            refuse_file(Path(path), "draw", (".png",))
     if budget_figure is not None and not budgets:
         raise UserError("name the numbers of steps to draw success over: --budgets 5 10 20")
     began = time.monotonic()
@@ -78,11 +81,6 @@ def evaluate(
     }
 
 
-def _refuse_undrawable(path: str | Path | None) -> None:
-    if path is not None and (Path(path).suffix != ".png" or not Path(path).parent.is_dir()):
-        raise UserError(f"cannot draw {path}: name a .png in a folder that exists")
-
-
 def refuse_unscored(agent: Agent) -> None:
     """A UserError where the agent's world has no success rate."""
     if not agent.spec.dimensions:
@@ -98,7 +96,7 @@ def machine() -> dict[str, Any]:
     return {
         "device": device.device_kind if device.platform != "cpu" else "cpu",
         "cpu": _cpu_name(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": available_cores(),
         "python": platform.python_version(),
         "jax": jax.__version__,
     }

@@ -16,7 +16,7 @@ from discern.evaluation.comparisons import draw_bars, draw_curves, draw_heat_map
 from discern.presets import PresetName, preset
 from discern.run.checkpoint import list_checkpoints
 from discern.run.final import is_finished, load_final
-from discern.run.folder import RunFolder
+from discern.run.folder import RunFolder, make_folder, refuse_unless_writable
 from discern.run.report import machine
 from discern.run.train import resume, train
 from discern.types import UserError
@@ -155,8 +155,11 @@ def reproduce(
     unknown = [name for name in wanted if name not in FIGURES]
     if unknown:
         raise UserError(f"there is no figure '{unknown[0]}'; there are: all, {', '.join(FIGURES)}")
-    if seeds < 1 or budget < 0:
+    if not wanted:
+        raise UserError(f"name the figures to draw: all, {', '.join(FIGURES)}")
+    if seeds < 1 or not 0 <= budget < float("inf"):
         raise UserError("seeds must be at least 1 and the budget not below 0")
+    refuse_unless_writable(root)
     plans = {name: FIGURES[name].runs(seeds, preset_name == "tiny") for name in wanted}
     runs = list(dict.fromkeys(run for plan in plans.values() for run in plan))
     minutes = round(budget / len(runs), 3) if budget else 0.0
@@ -287,7 +290,10 @@ def draw_runs(runs: list[Path], out: Path) -> list[Path]:
         Run(RunFolder(path).config().env, name, "", number): path
         for number, (name, path) in enumerate(zip(names, runs, strict=True))
     }
-    out.mkdir(parents=True, exist_ok=True)
+    for path in runs:
+        load_final(path)  # before anything is drawn
+    refuse_unless_writable(out)
+    make_folder(out)
     drawn = []
     for name, draw in (("curves", _curves), ("heat-maps", _heat_maps), ("achieved", _strips), ("averages", _averages)):
         drawn.append(out / f"{name}.png")

@@ -10,7 +10,14 @@ import optax
 
 from discern.agent.learner import policy_part
 from discern.run.actor import Collecting, Memory
-from discern.run.checkpoint import fill, latest_checkpoint, list_checkpoints, load_checkpoint, save_checkpoint
+from discern.run.checkpoint import (
+    fill,
+    latest_checkpoint,
+    list_checkpoints,
+    load_checkpoint,
+    read_manifest,
+    save_checkpoint,
+)
 from discern.run.folder import RunFolder
 from discern.types import LearnerState, PRNGKey, UserError
 
@@ -79,12 +86,16 @@ def diverged(folder: RunFolder, steps: int) -> UserError:
     return UserError(f"training diverged before step {steps:,}: try a smaller --learner.learning-rate{kept}")
 
 
+def refuse_if_not_resumable(folder: RunFolder) -> None:
+    """Says what is wrong with the newest checkpoint before anything is made, and before anything is changed."""
+    if read_manifest(latest_checkpoint(folder.checkpoints))["about"].get("agent_only"):
+        raise UserError(f"{folder.path} holds an agent alone: it can be evaluated, not trained further")
+
+
 def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
     """The newest checkpoint's state; what it does not hold comes from the fresh one."""
     path = latest_checkpoint(folder.checkpoints)
     arrays, about = load_checkpoint(path)
-    if about.get("agent_only"):
-        raise UserError(f"{folder.path} holds an agent alone: it can be evaluated, not trained further")
     arrays = unmeasured(fresh.memory) | arrays
     counters = about["counters"]
     goals = fill(fresh.memory.goals, arrays, "goals.", path)
@@ -124,7 +135,10 @@ def load_agent(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, int]:
     arrays, about = load_checkpoint(path)
     averaged = any(name.startswith("learner.average.") for name in arrays)
     prefix = "learner.average." if averaged else "learner.params."
-    return fill(template, arrays, prefix, path), arrays["goals.images"], about["counters"]["steps"]
+    params = fill(template, arrays, prefix, path)
+    if "goals.images" not in arrays:
+        raise UserError(f"the checkpoint {path} belongs to another agent: goals.images is missing")
+    return params, arrays["goals.images"], about["counters"]["steps"]
 
 
 def _small(learner: LearnerState) -> LearnerState:

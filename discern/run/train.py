@@ -16,10 +16,10 @@ from discern.envs import is_host
 from discern.envs.base import measured
 from discern.run.actor import COMPILING, HostCollector, Memory, draw, make_collector, make_worlds
 from discern.run.final import forget_final
-from discern.run.folder import new_folder, resumed_folder
+from discern.run.folder import free_folder, new_folder, resumed_folder
 from discern.run.replay import empty_replay, refuse_if_too_large
 from discern.run.session import Session
-from discern.run.state import Keys, TrainState, restore_state
+from discern.run.state import Keys, TrainState, refuse_if_not_resumable, restore_state
 from discern.types import Batch, LearnerState, PRNGKey
 
 
@@ -141,10 +141,12 @@ class Loop:
 def train(config: Config, run: str | Path | None = None, console: Console | None = None) -> Path:
     """Trains a new agent and returns its run folder."""
     began, console = time.monotonic(), console or Console()
+    folder = free_folder(run, config)
     console.print(f"making {config.actor.environments} environments of {config.env} …")
     with closing(Loop(config)) as loop:
-        folder = new_folder(run, config)
-        return Session(loop, loop.start(), folder, console, began).spend()
+        session = Session(loop, loop.start(), folder, console, began)
+        new_folder(folder.path, config)
+        return session.spend()
 
 
 def resume(
@@ -153,7 +155,10 @@ def resume(
     """Goes on from the newest checkpoint of a run, if wanted with another budget."""
     began = time.monotonic()
     folder, config = resumed_folder(run, steps, minutes)
-    forget_final(folder)
+    refuse_if_not_resumable(folder)
     with closing(Loop(config)) as loop:
         state = restore_state(folder, loop.start())
-        return Session(loop, state, folder, console or Console(), began, resumed=True).spend()
+        session = Session(loop, state, folder, console or Console(), began, resumed=True)
+        folder.keep(config)
+        forget_final(folder)
+        return session.spend()

@@ -118,3 +118,55 @@ def sleeping():
 
 def something_else():
     return [1, 2, 3]
+
+
+def nothing_at_all():
+    return None
+
+
+class Shrinking(Dot):
+    """Its observations are smaller than its space says."""
+
+    def see(self):
+        return super().see()[:8]
+
+
+class Empty(Dot):
+    """Its observations have no pixels."""
+
+    def see(self):
+        return super().see()[:0]
+
+
+class Bright(Dot):
+    """Its observations are floats, whatever its space says."""
+
+    def see(self):
+        return super().see() / 255
+
+
+class OldReset(Dot):
+    """It resets as gym did before Gymnasium."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
+class OldStep(Dot):
+    """It steps as gym did before Gymnasium."""
+
+    def step(self, action):
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, info
+
+
+class Stuck(Dot):
+    def reset(self, *, seed=None, options=None):
+        raise ZeroDivisionError("no floor to stand on")
+
+
+def needs(floor):
+    return Dot(floor)
+
+
+not_a_factory = 3

@@ -1,0 +1,5 @@
+"""`python -m discern` is `discern`."""
+
+from discern.cli import main
+
+main()

@@ -1,0 +1,121 @@
+"""Worlds that are not there, or cannot be acted in: one sentence before a run begins, and nothing is written."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from discern.envs.gymnasium_worlds import Worlds
+from discern.envs.processes import failure
+from discern.types import UserError
+from tests.refusals import Refused, refused
+
+__all__ = ["refused"]
+
+STAND_IN = str(Path(__file__).parent / "stand_in")
+
+SMALL = (
+    "--actor.environments 2 --actor.horizon 5 --actor.warm-up 1 --learner.batch 2 --replay-capacity 4 "
+    "--reward.decoy-pool 0 --goal-buffer.capacity 6 --network.channels 4 4 --network.features 4 --network.lstm 4"
+)
+
+NAMES = [
+    ("''", "there is no world ''; there are: arena"),
+    ("moon", "there is no world 'moon'; there are: arena, arena/16, arena/84,"),
+    ("arenna", "there is no world 'arenna': did you mean arena?"),
+    ("arena/85", "did you mean arena/84?"),
+    ("arena/", "there is no world 'arena/'"),
+    ("Arena", "did you mean arena?"),
+    ("watermaize", "did you mean watermaze?"),
+    ("atari", "there is no world 'atari'"),
+    ("atary/seaquest", "did you mean atari/seaquest?"),
+    ("seaquest", "did you mean atari/seaquest?"),
+    ("atari/", "there is no Atari game ''"),
+    ("atari/seequest", "there is no Atari game 'seequest': did you mean seaquest?"),
+    ("atari/moon", "there is no Atari game 'moon'"),
+    ("control", "there is no world 'control'"),
+    ("control/", "there is no world 'control/'; there are: control/"),
+    ("control/reacher", "there is no world 'control/reacher'; there are: control/"),
+    ("control/humanoid-run", "there is no world 'control/humanoid-run'; there are: control/"),
+    (f"control/reacher-hard --evaluation-goals 101 {SMALL}", "has 100 goals, not 101"),
+    ("lab", "there is no world 'lab'"),
+    ("lab/nothing", "there is no world 'lab/nothing'; there are: lab/rooms_watermaze"),
+    ("lab/rooms_watermaze", "lab/rooms_watermaze needs DeepMind Lab"),
+    ("gym", "there is no world 'gym'"),
+    ("arena --replay-capacity 999999999", "set --replay-capacity to"),
+]
+
+GYMS = [
+    ("gym/", "gym/ raised"),
+    ("gym/Nothing-v0", "gym/Nothing-v0 raised NameNotFound"),
+    ("gym/CartPole-v99", "gym/CartPole-v99 raised"),
+    ("gym/CartPole-v1 --gym.make-args '{\"wheels\": 3}'", "raised TypeError"),
+    ("nowhere:make", "nowhere:make raised ModuleNotFoundError: No module named 'nowhere'"),
+    (":make", ":make raised ValueError: Empty module name"),
+    ("tiny_worlds:", "tiny_worlds: raised AttributeError"),
+    ("tiny_worlds:nothing", "has no attribute 'nothing'"),
+    ("tiny_worlds:Dot.nothing", "has no attribute 'nothing'"),
+    ("tiny_worlds:not_a_factory", "raised TypeError: 3 is not a callable object"),
+    ("tiny_worlds:needs", "missing 1 required positional argument: 'floor'"),
+    ("tiny_worlds:Dot --gym.make-args '{\"wheels\": 3}'", "unexpected keyword argument 'wheels'"),
+    ("tiny_worlds:many_buttons", "has actions that are no list to choose from: MultiBinary(3)"),
+    ("tiny_worlds:two_levers", "MultiDiscrete([3 2]); wrap it so that its action space is Discrete or Box"),
+    ("tiny_worlds:named_actions", "no list to choose from: Dict('gas': Discrete(2))"),
+    ("tiny_worlds:several_actions", "no list to choose from: Tuple(Discrete(2), Discrete(2))"),
+    ("tiny_worlds:unbounded", "has actions without bounds"),
+    ("tiny_worlds:blind", "shows no pixels: it must observe uint8 [height, width, 3] or render"),
+    ("tiny_worlds:Dot --gym.render", "it rendered None"),
+    ("tiny_worlds:Empty", "shows no pixels: it must observe uint8 [height, width, 3]"),
+    ("tiny_worlds:Bright", "but it observed float64 [16, 16, 3]"),
+    ("tiny_worlds:Shrinking", "observes [8, 16, 3], but its observation space says [16, 16, 3]"),
+    ("tiny_worlds:OldReset", "its reset() must return observation, info, not ndarray"),
+    ("tiny_worlds:OldStep", "its step() must return observation, reward, terminated, truncated, info, not 4 values"),
+    ("tiny_worlds:Stuck", "raised ZeroDivisionError: no floor to stand on (tiny_worlds.py, line"),
+    ("tiny_worlds:raising", "raised RuntimeError: no licence found (tiny_worlds.py, line"),
+    ("tiny_worlds:something_else", "gave builtins.list, which is no gymnasium.Env"),
+    ("tiny_worlds:nothing_at_all", "gave builtins.NoneType, which is no gymnasium.Env"),
+    ("tiny_worlds:Dot --gym.score z:0:1", "has no number 'z' to score: its info holds x, y, steps"),
+    ("tiny_worlds:Dot --gym.score observation[9999]:0:1", "has no number 'observation[9999]' to score"),
+    ("tiny_worlds:Dot --gym.score x:0", "--gym.score takes name:low:high"),
+    ("tiny_worlds:Dot --gym.score x", "--gym.score takes name:low:high"),
+    ("tiny_worlds:Dot --gym.score :0:1", "must have a name"),
+    ("tiny_worlds:Dot --gym.score x:2:1", "a low end below its high end"),
+    ("tiny_worlds:Dot --gym.score x:nan:1", "a low end below its high end"),
+    ("tiny_worlds:Dot --gym.score x:0:inf", "a low end below its high end"),
+    ("tiny_worlds:Dot --gym.make-args [1]", "--gym.make-args takes a JSON object"),
+    ("tiny_worlds:Dot --gym.make-args '{'", "--gym.make-args takes a JSON object"),
+]
+
+
+class Here:
+    """Serves in this very process, and so at once, what a process of its own would."""
+
+    def __init__(self, name: str, file: str, kind: str, settings: tuple, *_: Any):
+        self.name, self.worlds = name, Worlds(*settings)
+
+    def ask(self, method: str, argument: Any, times: int = 1) -> None:
+        self.asked = method, argument
+
+    def answer(self) -> Any:
+        method, argument = self.asked
+        try:
+            return getattr(self.worlds, method)(argument)
+        except Exception as error:
+            raise UserError(f"{self.name} {failure(error)}") from None
+
+    def close(self) -> None:
+        self.worlds.close()
+
+    kill = close
+
+
+@pytest.mark.parametrize(("line", "sentence"), NAMES)
+def test_names(refused: Refused, line, sentence):
+    assert sentence in refused(f"train {line}")
+
+
+@pytest.mark.parametrize(("line", "sentence"), GYMS)
+def test_environments(refused: Refused, monkeypatch, line, sentence):
+    monkeypatch.syspath_prepend(STAND_IN)
+    monkeypatch.setattr("discern.envs.gymnasium.Process", Here)
+    assert sentence in refused(f"train {line}")
