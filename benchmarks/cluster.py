@@ -13,16 +13,16 @@ import jax
 import tyro
 from rich.console import Console
 
-from discern.run.ray_cluster import SETTINGS, connect
+from discern.training.cluster.connect import SETTINGS, connect
 
 os.environ |= SETTINGS  # before Ray is imported
 
 from discern.config import Config, replace
+from discern.evaluation.report import machine
 from discern.presets import preset
-from discern.run.cluster import ClusterLoop
-from discern.run.crew import Crew, Order
-from discern.run.player import Player
-from discern.run.report import machine
+from discern.training.cluster.loop import ClusterLoop
+from discern.training.cluster.supervisor import Crew, Order
+from discern.training.cluster.worker import Player
 from discern.types import Batch
 
 

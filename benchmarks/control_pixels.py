@@ -18,10 +18,10 @@ import numpy as np
 import tyro
 from PIL import Image
 
-from discern.envs.control import Control, stage_of
-from discern.envs.control_tasks import DOMAINS
-from discern.pixels import Poses, Stage, draw
-from discern.run.report import machine
+from discern.envs.control.tasks import DOMAINS
+from discern.envs.control.world import Control, stage_of
+from discern.evaluation.report import machine
+from discern.rendering import Poses, Stage, draw
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discern.config import Config
     from discern.envs import make_env
+    from discern.evaluation.report import evaluate
+    from discern.inference import Agent, load
     from discern.presets import preset
-    from discern.run.report import evaluate
-    from discern.run.train import resume, train
-    from discern.run.trained import Agent, load
+    from discern.training.loop import resume, train
     from discern.types import UserError
 
 __all__ = ["Agent", "Config", "UserError", "evaluate", "load", "make_env", "preset", "resume", "train"]
 
 HOME = {
-    "Agent": "run.trained",
+    "Agent": "inference",
     "Config": "config",
     "UserError": "types",
     "evaluate": "run.report",
-    "load": "run.trained",
+    "load": "inference",
     "make_env": "envs",
     "preset": "presets",
-    "resume": "run.train",
-    "train": "run.train",
+    "resume": "training.loop",
+    "train": "training.loop",
 }
 
 

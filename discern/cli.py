@@ -196,25 +196,25 @@ def main() -> None:
 def _train(wanted: Train) -> None:
     _refuse_actors_alone(wanted)
     if wanted.cluster:
-        from discern.run import cluster
+        from discern.training.cluster import loop as cluster
 
         cluster.train(wanted.settings, wanted.cluster, wanted.actors, wanted.run)
     else:
-        from discern.run import train
+        from discern.training import loop
 
-        train.train(wanted.settings, wanted.run)
+        loop.train(wanted.settings, wanted.run)
 
 
 def _resume(wanted: Resume) -> None:
     _refuse_actors_alone(wanted)
     if wanted.cluster:
-        from discern.run import cluster
+        from discern.training.cluster import loop as cluster
 
         cluster.resume(wanted.resume, wanted.cluster, wanted.actors, wanted.steps, wanted.minutes)
     else:
-        from discern.run import train
+        from discern.training import loop
 
-        train.resume(wanted.resume, wanted.steps, wanted.minutes)
+        loop.resume(wanted.resume, wanted.steps, wanted.minutes)
 
 
 def _refuse_actors_alone(wanted: Train | Resume) -> None:
@@ -223,13 +223,13 @@ def _refuse_actors_alone(wanted: Train | Resume) -> None:
 
 
 def _bench(wanted: Bench) -> None:
-    from discern.run.bench import bench
+    from discern.diagnostics.bench import bench
 
     _print(bench(wanted.settings, wanted.seconds), wanted.json)
 
 
 def _evaluate(wanted: Evaluate) -> None:
-    from discern.run.report import evaluate
+    from discern.evaluation.report import evaluate
 
     options = dataclasses.asdict(wanted)
     del options["json"]
@@ -249,34 +249,34 @@ def _evaluate(wanted: Evaluate) -> None:
 
 
 def _probe(wanted: Probe) -> None:
-    from discern.run.probe import as_table, probe
+    from discern.evaluation.probe import as_table, probe
 
     report = probe(wanted.run, wanted.seed)
     print(json.dumps(report) if wanted.json else as_table(report))
 
 
 def _reproduce(wanted: Reproduce) -> None:
-    from discern.run.reproduce import reproduce
+    from discern.reproduce import reproduce
 
     reproduce(wanted.figures, wanted.out, wanted.budget, wanted.seeds, wanted.preset)
 
 
 def _figures(wanted: Figures) -> None:
-    from discern.run.reproduce import draw_runs
+    from discern.reproduce import draw_runs
 
     for path in draw_runs(list(wanted.runs), wanted.out):
         print(path)
 
 
 def _record(wanted: Record) -> None:
-    from discern.run.record import record
+    from discern.evaluation.record import record
 
     filmed = record(wanted.run, wanted.out, wanted.goal, wanted.goals, wanted.fps, wanted.seed)
     print(f"{wanted.out}: {filmed['frames']} frames, {filmed['goals']} goals, last reward {filmed['final_reward']:.2f}")
 
 
 def _export(wanted: Export) -> None:
-    from discern.run.trained import load
+    from discern.inference import load
 
     print(load(wanted.run).save(wanted.dest))
 
@@ -292,7 +292,7 @@ def _studio(wanted: Studio) -> None:
 
 
 def _doctor(wanted: Doctor) -> None:
-    from discern.run.doctor import examine, speed
+    from discern.diagnostics.doctor import examine, speed
 
     report = examine()
     if not wanted.json:

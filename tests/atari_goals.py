@@ -4,7 +4,7 @@ import json
 
 from PIL import Image
 
-from discern.envs.atari_goals import COLUMNS, COUNT, DIGESTS, SHIPPED, SIDE, digest, make_goals
+from discern.envs.atari.goals import COLUMNS, COUNT, DIGESTS, SHIPPED, SIDE, digest, make_goals
 
 
 def ship(game: str, name: str) -> str:

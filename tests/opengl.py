@@ -14,9 +14,9 @@ import jax
 import numpy as np
 from PIL import Image
 
-from discern.envs.control import Control, Look, stage_of
-from discern.envs.control_tasks import DOMAINS
-from discern.pixels import Poses, silhouettes
+from discern.envs.control.tasks import DOMAINS
+from discern.envs.control.world import Control, Look, stage_of
+from discern.rendering import Poses, silhouettes
 from tests.gl_reference import NO_OPENGL, SIDE
 
 GEOM, SITE = 5, 6  # MuJoCo's numbers for kinds of objects

@@ -10,11 +10,12 @@ import pytest
 from discern.agent.learner import Learner
 from discern.agent.policy import Whims, epsilon_greedy, next_whims
 from discern.agent.relabel import relabel, rows
+from discern.agent.replay import Memory, empty_replay, sample
 from discern.config import ActorConfig, Config, replace
 from discern.envs.base import Hosted
 from discern.presets import preset
-from discern.run.actor import DeviceCollector, HostCollector, Memory, exploration
-from discern.run.replay import empty_replay, sample
+from discern.training.acting import exploration
+from discern.training.collect import DeviceCollector, HostCollector
 from tests.counting import Counting
 
 HORIZON, ENVIRONMENTS, CAPACITY = 5, 4, 64

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from discern import load
-from discern.run.report import evaluate
+from discern.evaluation.report import evaluate
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = sorted(path for path in (ROOT / "agents").iterdir() if path.is_dir())

@@ -17,18 +17,18 @@ from ale_py.vector_env import AtariVectorEnv
 
 import discern
 from discern.agent.learner import Learner
+from discern.agent.replay import Memory, empty_replay
 from discern.config import AtariConfig, replace
+from discern.diagnostics.bench import bench
 from discern.envs import is_host, make_env, make_scored_env
-from discern.envs.ale import AVATARS, LEFT, RIGHT, Emulator, positions
-from discern.envs.atari import Atari, ScoredAtari, area_weights, shrink
-from discern.envs.atari_games import NOOP, Game, Look
-from discern.envs.atari_goals import DIGESTS, digest, make_goals
+from discern.envs.atari.avatars import AVATARS, LEFT, RIGHT, Emulator, positions
+from discern.envs.atari.games import NOOP, Game, Look
+from discern.envs.atari.goals import DIGESTS, digest, make_goals
+from discern.envs.atari.worlds import Atari, ScoredAtari, area_weights, shrink
 from discern.envs.base import Attempts, HostStep
 from discern.evaluation.goal_sets import goal_set
 from discern.presets import preset
-from discern.run.actor import HostCollector, Memory, make_worlds
-from discern.run.bench import bench
-from discern.run.replay import empty_replay
+from discern.training.collect import HostCollector, make_worlds
 from discern.types import UserError
 
 ON_HOST, ON_DEVICE = AtariConfig(shrink="emulator"), AtariConfig(shrink="accelerator")
@@ -90,7 +90,7 @@ def test_both_ways_to_shrink_show_the_same(game):
 
 def test_how_games_are_shared_out_does_not_change_them(monkeypatch):
     """A score or a run must not depend on the number of cores, even where chance plays along."""
-    monkeypatch.setattr("discern.envs.atari.GAMES_PER_PROCESS", 1)
+    monkeypatch.setattr("discern.envs.atari.worlds.GAMES_PER_PROCESS", 1)
     actions = random_actions(40, 6)
     seen, processes = [], []
     for threads in (1, 3):

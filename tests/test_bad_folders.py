@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from discern.config import Config, to_json
-from discern.run.checkpoint import save_checkpoint
-from discern.run.folder import RunFolder
+from discern.storage.checkpoint import save_checkpoint
+from discern.storage.run_folder import RunFolder
 from tests.refusals import Refused, refused
 
 __all__ = ["refused"]
@@ -252,7 +252,7 @@ WRITING = [
 
 @pytest.mark.parametrize("line", WRITING)
 def test_folders_without_permission(refused: Refused, monkeypatch, run, finished, line):
-    monkeypatch.setattr("discern.run.folder.os.access", lambda path, mode: mode != os.W_OK)
+    monkeypatch.setattr("discern.storage.run_folder.os.access", lambda path, mode: mode != os.W_OK)
     assert "is no folder that can be written to, choose another" in refused(line)
 
 

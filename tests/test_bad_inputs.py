@@ -7,11 +7,11 @@ import pytest
 
 import discern
 from discern.config import Config, from_json, replace, to_json
+from discern.diagnostics.bench import bench
+from discern.evaluation.record import record
+from discern.inference import as_observation
 from discern.presets import preset
-from discern.run.bench import bench
-from discern.run.record import record
-from discern.run.reproduce import reproduce
-from discern.run.trained import as_observation
+from discern.reproduce import reproduce
 from discern.types import UserError
 from tests.refusals import Refused, refused
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from discern.envs.gymnasium_worlds import Worlds
+from discern.envs.gym.worlds import Worlds
 from discern.envs.processes import failure
 from discern.types import UserError
 from tests.refusals import Refused, refused
@@ -117,5 +117,5 @@ def test_names(refused: Refused, line, sentence):
 @pytest.mark.parametrize(("line", "sentence"), GYMS)
 def test_environments(refused: Refused, monkeypatch, line, sentence):
     monkeypatch.syspath_prepend(STAND_IN)
-    monkeypatch.setattr("discern.envs.gymnasium.Process", Here)
+    monkeypatch.setattr("discern.envs.gym.world.Process", Here)
     assert sentence in refused(f"train {line}")

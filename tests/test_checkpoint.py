@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from discern.agent.learner import Learner
+from discern.agent.replay import Memory
 from discern.config import Config
 from discern.envs.base import EnvSpec
 from discern.presets import preset
-from discern.run.actor import Memory
-from discern.run.checkpoint import fill, latest_checkpoint, list_checkpoints, load_checkpoint, save_checkpoint
-from discern.run.folder import RunFolder
-from discern.run.state import TrainState, save_state
+from discern.storage.checkpoint import fill, latest_checkpoint, list_checkpoints, load_checkpoint, save_checkpoint
+from discern.storage.run_folder import RunFolder
+from discern.storage.state import TrainState, save_state
 from discern.types import UserError
 
 TREE = {"a": jnp.arange(6.0).reshape(2, 3), "b": (jnp.ones(3, jnp.bfloat16), jnp.int32(7)), "none": None}
@@ -116,7 +116,7 @@ def full_size_state(config: Config) -> TrainState:
     state = jax.jit(learner.init)(jax.random.key(0), images)
     noise = lambda x: x + jax.random.normal(jax.random.key(1), x.shape) * 1e-3 if x.dtype == jnp.float32 else x  # noqa: E731
     state = jax.tree.map(noise, state)  # an optimiser that has seen gradients does not compress
-    from discern.agent.goals import GoalBuffer
+    from discern.agent.goal_buffer import GoalBuffer
 
     return TrainState(state, None, Memory(None, GoalBuffer(jnp.asarray(images), jnp.zeros((1024, 2)))))
 
@@ -130,7 +130,7 @@ def test_a_checkpoint_without_replay_is_small_at_the_atari_size(tmp_path):
 
 
 def test_parameters_that_are_not_finite_are_not_saved(tmp_path, tiny):
-    from discern.run.train import Loop
+    from discern.training.loop import Loop
 
     state = Loop(tiny).start()
     poisoned = state.learner._replace(params=jax.tree.map(lambda x: x * jnp.nan, state.learner.params))

@@ -128,8 +128,8 @@ def test_help_and_unknown_commands(discern):
 )
 def test_world_and_configuration_may_stand_anywhere(discern, monkeypatch, line, expected):
     asked = []
-    monkeypatch.setattr("discern.run.train.train", lambda config, run: asked.append(config))
-    monkeypatch.setattr("discern.run.bench.bench", lambda config, seconds: asked.append(config) or {})
+    monkeypatch.setattr("discern.training.loop.train", lambda config, run: asked.append(config))
+    monkeypatch.setattr("discern.diagnostics.bench.bench", lambda config, seconds: asked.append(config) or {})
     assert discern(line)[0] == 0
     config = asked[0]
     assert (config.env, config.learner.optimiser, config.seed, config.steps) == expected
@@ -147,7 +147,7 @@ def test_world_and_configuration_may_stand_anywhere(discern, monkeypatch, line, 
 def test_a_run_to_go_on_with_may_stand_anywhere(discern, monkeypatch, line):
     asked = []
     monkeypatch.setattr(
-        "discern.run.train.resume", lambda run, steps, minutes: asked.append((str(run), steps, minutes))
+        "discern.training.loop.resume", lambda run, steps, minutes: asked.append((str(run), steps, minutes))
     )
     assert discern(line)[0] == 0
     assert asked == [("runs/mine", None, 3.0)]
@@ -179,7 +179,7 @@ def test_bench_prints_one_object(discern):
 
 
 def test_doctor_tells_what_is_there(discern, monkeypatch):
-    monkeypatch.setattr("discern.run.doctor.speed", lambda: {"updates_per_second": 1})
+    monkeypatch.setattr("discern.diagnostics.doctor.speed", lambda: {"updates_per_second": 1})
     code, out, _ = discern("doctor --json")
     report = json.loads(out)
     assert code == 0

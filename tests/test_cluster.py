@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from discern.run.ray_cluster import SETTINGS, connect
+from discern.training.cluster.connect import SETTINGS, connect
 
 os.environ |= {"RAY_AUTH_TOKEN": "0" * 64} | SETTINGS
 
@@ -23,12 +23,12 @@ from ray.cluster_utils import Cluster
 
 from discern.config import replace
 from discern.presets import preset
-from discern.run import cluster
-from discern.run.cluster import ClusterLoop
-from discern.run.folder import RunFolder
-from discern.run.player import Player, ladder, share_of
-from discern.run.session import Session
-from discern.run.train import resume
+from discern.storage.run_folder import RunFolder
+from discern.training.cluster import loop as cluster
+from discern.training.cluster.loop import ClusterLoop
+from discern.training.cluster.worker import Player, ladder, share_of
+from discern.training.loop import resume
+from discern.training.session import Session
 from discern.types import LostError, UserError
 
 QUIET = Console(quiet=True)

@@ -11,8 +11,8 @@ import pytest
 from dm_control import suite
 
 from discern.envs import make_env, make_scored_env
-from discern.envs.control import EPISODE, Control
-from discern.envs.control_tasks import DOMAINS
+from discern.envs.control.tasks import DOMAINS
+from discern.envs.control.world import EPISODE, Control
 from discern.evaluation.achievement import reached
 from discern.evaluation.goal_sets import goal_set
 from discern.presets import preset
@@ -208,7 +208,7 @@ def test_no_opengl_is_needed(tmp_path):
 
 BOTH = """
 import numpy as np
-from discern.envs.control import Control, OpenGLControl
+from discern.envs.control.world import Control, OpenGLControl
 ours, theirs = Control("reacher-hard", 3), OpenGLControl("reacher-hard", 3)
 a, b = ours.reset(4), theirs.reset(4)
 for _ in range(5):

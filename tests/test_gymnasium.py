@@ -16,13 +16,13 @@ from discern.cli import main
 from discern.config import Config, replace
 from discern.envs import is_host, make_env, make_scored_env
 from discern.envs.base import Dimension
-from discern.envs.gymnasium import dimension
-from discern.envs.gymnasium_worlds import RefusedError, action_list
+from discern.envs.gym.world import dimension
+from discern.envs.gym.worlds import RefusedError, action_list
 from discern.evaluation.goal_sets import goal_set
+from discern.evaluation.report import evaluate
 from discern.presets import preset
-from discern.run.folder import RunFolder
-from discern.run.report import evaluate
-from discern.run.train import train
+from discern.storage.run_folder import RunFolder
+from discern.training.loop import train
 from discern.types import UserError
 from tests.conftest import TINY
 

@@ -10,7 +10,7 @@ from discern.agent.learner import Learner
 from discern.cli import main
 from discern.config import replace
 from discern.envs import is_host, make_env, make_scored_env
-from discern.envs.watermaze import ACTIONS, Watermaze, WatermazeState
+from discern.envs.watermaze.world import ACTIONS, Watermaze, WatermazeState
 from discern.evaluation.achievement import evaluator, reached
 from discern.evaluation.goal_sets import goal_set
 from discern.presets import preset

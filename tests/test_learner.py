@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from discern.agent.goals import GoalBuffer
+from discern.agent.goal_buffer import GoalBuffer
 from discern.agent.learner import Learner, end_rows, hide
 from discern.agent.policy import begin_pursuit
 from discern.agent.relabel import relabel, rows

@@ -12,8 +12,8 @@ import pytest
 
 from discern.envs import make_env
 from discern.envs.processes import Process, Processes, shared_memory, shares
+from discern.evaluation.report import machine
 from discern.machine import available_cores
-from discern.run.report import machine
 from discern.types import UserError
 
 STAND_IN = str(Path(__file__).parent / "stand_in")

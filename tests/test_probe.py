@@ -10,10 +10,10 @@ from discern.cli import main
 from discern.config import replace
 from discern.envs import Hosted, make_env
 from discern.envs.base import Dimension, EnvSpec
+from discern.evaluation import probe as shell
 from discern.evaluation.achievement import Score
 from discern.evaluation.probes import Reward, as_targets, left_of_reward, linear_probe, pairs_of_frames, sight, verdict
-from discern.run import probe as shell
-from discern.run.trained import Agent
+from discern.inference import Agent
 from discern.types import UserError
 from tests.counting import Counting
 

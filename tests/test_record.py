@@ -11,8 +11,8 @@ from rich.console import Console
 import discern
 from discern.cli import main
 from discern.config import replace
+from discern.evaluation.record import read_image, record
 from discern.evaluation.video import side_by_side, write_video
-from discern.run.record import read_image, record
 from discern.types import UserError
 from tests.conftest import TINY
 

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from discern.agent.goals import GoalBuffer
+from discern.agent.goal_buffer import GoalBuffer
 from discern.agent.relabel import draw_ends, in_hand_only, measures, relabel, rows
 from discern.config import RelabelConfig, RewardConfig
 from discern.types import Batch, Trajectories

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from discern.run.replay import commit, empty_replay, refuse_if_too_large, replay_bytes, sample
+from discern.agent.replay import commit, empty_replay, refuse_if_too_large, replay_bytes, sample
 from discern.types import UserError
 
 SHAPE = (2, 2, 3)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from discern import reproduce as programme
 from discern.cli import read
 from discern.evaluation.comparisons import common_grid, draw_bars, draw_curves, draw_heat_maps, draw_strips, interval
-from discern.run import reproduce as programme
-from discern.run.final import is_finished, load_final
-from discern.run.reproduce import FIGURES, METHODS, Run, draw_runs, reproduce
+from discern.evaluation.final import is_finished, load_final
+from discern.reproduce import FIGURES, METHODS, Run, draw_runs, reproduce
 from discern.types import UserError
 from tests.conftest import TINY
 
@@ -131,7 +131,7 @@ def test_figures_are_drawn_from_runs_made_once(tmp_path, monkeypatch):
 def test_a_killed_programme_goes_on_where_it_stopped(tmp_path):
     small = {**SMALL, "steps": 12_000, "checkpoint_seconds": 0.5}
     code = (
-        "from pathlib import Path; from discern.run import reproduce as p\n"
+        "from pathlib import Path; from discern import reproduce as p\n"
         f"p.TINY = {small!r}; p.reproduce(['cartpole'], Path({str(tmp_path)!r}), preset_name='tiny')"
     )
     run = tmp_path / Run("arena", "autoencoder", "uniform", 0).name

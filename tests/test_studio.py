@@ -14,8 +14,8 @@ from discern.cli import main
 from discern.config import replace, to_json
 from discern.envs import make_env
 from discern.envs.base import Dimension
-from discern.run.final import save_strip
-from discern.run.folder import RunFolder
+from discern.evaluation.final import save_strip
+from discern.storage.run_folder import RunFolder
 from discern.studio import pictures
 from discern.studio.uploads import read_upload
 from discern.studio.watching import Goal, Library, Watched, neighbours, principal_axes

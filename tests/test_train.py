@@ -19,10 +19,10 @@ from rich.console import Console
 import discern
 from discern.config import replace
 from discern.presets import preset
-from discern.run.checkpoint import latest_checkpoint, load_checkpoint
-from discern.run.folder import RunFolder, new_folder
-from discern.run.state import restore_state
-from discern.run.train import Loop, resume, train
+from discern.storage.checkpoint import latest_checkpoint, load_checkpoint
+from discern.storage.run_folder import RunFolder, new_folder
+from discern.storage.state import restore_state
+from discern.training.loop import Loop, resume, train
 from discern.types import UserError
 
 QUIET = Console(quiet=True)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from discern.envs import make_env
-from discern.envs.watermaze import ACTIONS, INNER, NORMALS, STRIDE, TURN, Watermaze, WatermazeState, hold, wrap
-from discern.envs.watermaze_view import EYE, FOCAL, INRADIUS, PICTURE_HEIGHT, PICTURES, SIDES, SIZE, WALL_TOP, WATER
+from discern.envs.watermaze.view import EYE, FOCAL, INRADIUS, PICTURE_HEIGHT, PICTURES, SIDES, SIZE, WALL_TOP, WATER
+from discern.envs.watermaze.world import ACTIONS, INNER, NORMALS, STRIDE, TURN, Watermaze, WatermazeState, hold, wrap
 from discern.evaluation.achievement import reached
 from discern.evaluation.goal_sets import goal_set
 from discern.presets import preset

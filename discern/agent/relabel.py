@@ -3,9 +3,21 @@
 import jax
 import jax.numpy as jnp
 
-from discern.agent.goals import GoalBuffer, draw_decoys
-from discern.config import RelabelConfig, RewardConfig
+from discern.agent.goal_buffer import GoalBuffer, draw_decoys
+from discern.agent.replay import Memory, sample
+from discern.config import Config, RelabelConfig, RewardConfig
 from discern.types import Batch, PRNGKey, Trajectories
+
+
+def draw(memory: Memory, key: PRNGKey, config: Config, shards: int = 1) -> Batch:
+    """A batch from the replay under goals drawn afresh; in several shards, each a small batch: axes [shards, B, …]."""
+
+    def one(key: PRNGKey) -> Batch:
+        sample_key, relabel_key = jax.random.split(key)
+        trajectories = sample(memory.replay, sample_key, config.learner.batch // shards, config.actor.twins)
+        return relabel(relabel_key, trajectories, memory.goals, config.relabel, config.reward)
+
+    return one(key) if shards == 1 else jax.vmap(one)(jax.random.split(key, shards))
 
 
 def relabel(

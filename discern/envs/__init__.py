@@ -11,7 +11,7 @@ from discern.checks import nearest
 from discern.config import Config
 from discern.envs.arena import Arena
 from discern.envs.base import Attempts, DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
-from discern.envs.watermaze import Watermaze
+from discern.envs.watermaze.world import Watermaze
 from discern.presets import preset, suite_of
 from discern.types import UserError
 
@@ -31,7 +31,7 @@ WORLDS: dict[str, Callable[[], DeviceEnv]] = {
 
 
 def _atari(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
-    from discern.envs.atari import Atari, ScoredAtari
+    from discern.envs.atari.worlds import Atari, ScoredAtari
 
     game = name.removeprefix("atari/")
     return ScoredAtari(game, n, config.atari) if scored else Atari(game, n, config.atari, attempts)
@@ -39,7 +39,7 @@ def _atari(name: str, n: int, config: Config, scored: bool, attempts: Attempts |
 
 def _control(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
     try:
-        from discern.envs.control import EPISODE, Control, OpenGLControl
+        from discern.envs.control.world import EPISODE, Control, OpenGLControl
     except Exception as error:  # a missing library shows in many ways
         backend = os.environ.get("MUJOCO_GL", "disabled")
         if backend == "disabled":
@@ -50,7 +50,7 @@ def _control(name: str, n: int, config: Config, scored: bool, attempts: Attempts
 
 
 def _lab(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
-    from discern.envs.lab import Lab, ScoredLab
+    from discern.envs.lab.world import Lab, ScoredLab
 
     del config
     refuse_attempts(name, attempts)
@@ -58,7 +58,7 @@ def _lab(name: str, n: int, config: Config, scored: bool, attempts: Attempts | N
 
 
 def _gym(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
-    from discern.envs.gymnasium import SCORED_AT_ONCE, Gym
+    from discern.envs.gym.world import SCORED_AT_ONCE, Gym
 
     refuse_attempts(name, attempts)
     return Gym(name, min(n, SCORED_AT_ONCE) if scored else n, config)

@@ -50,7 +50,7 @@ class Process:
         self._doing, self._patience, self._ready = "starting", seconds, False
         if inherits and sys.platform == "win32":
             self._fail("needs Linux or macOS: Windows hands no open files to a process")
-        command = [sys.executable, "-P", __file__, str(Path(__file__).with_name(file)), kind]
+        command = [sys.executable, "-P", __file__, str(Path(__file__).parent / file), kind]
         quiet = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
         own = {"PYTHONPATH": os.pathsep.join(sys.path), "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(

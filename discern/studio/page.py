@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import gradio as gr
 import numpy as np
 
-from discern.run.final import is_finished
-from discern.run.folder import RunFolder
+from discern.evaluation.final import is_finished
+from discern.storage.run_folder import RunFolder
 from discern.studio import pictures
 from discern.studio.uploads import MAX_BYTES, read_upload
 from discern.studio.watching import LAYOUTS, STRIP, Goal, Library, Watched

@@ -11,11 +11,11 @@ import numpy as np
 from discern.envs import is_host, make_scored_env
 from discern.envs.base import Hosted, ScoredHostEnv
 from discern.evaluation.achievement import evaluator, reached
+from discern.evaluation.final import is_finished, load_final
 from discern.evaluation.goal_sets import GoalSet, goal_set
-from discern.run.checkpoint import latest_checkpoint, list_checkpoints
-from discern.run.final import is_finished, load_final
-from discern.run.folder import RunFolder
-from discern.run.trained import Agent, load
+from discern.inference import Agent, load
+from discern.storage.checkpoint import latest_checkpoint, list_checkpoints
+from discern.storage.run_folder import RunFolder
 from discern.types import UserError
 
 SHOWN = 100  # goals of a list

@@ -11,8 +11,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from discern.envs import make_env
-from discern.envs.watermaze import Watermaze, WatermazeState
-from discern.envs.watermaze_view import INRADIUS, PICTURE_HALF, PICTURES, SIDES
+from discern.envs.watermaze.view import INRADIUS, PICTURE_HALF, PICTURES, SIDES
+from discern.envs.watermaze.world import Watermaze, WatermazeState
 from discern.evaluation.goal_sets import goal_set
 
 

@@ -1,0 +1,1 @@
+"""How fast a run is, and what this machine has."""

@@ -1,0 +1,1 @@
+"""Atari games through the Arcade Learning Environment."""

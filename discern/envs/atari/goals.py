@@ -1,0 +1,153 @@
+"""The Atari games' fixed goal sets: how they are made, and the sheets of pictures that ship.
+
+`even` is spread over what an attempt can reach: every goal was reached in T steps from a start of an attempt, and
+the avatar obeys there. `paper` is frames of random play in which the avatar obeys. `strip` is frames of random play of
+a game whose avatar is not known: something to look at, nothing to score.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from discern.envs.atari.avatars import ACTIONS, AVATARS, DOWN, LEFT, RIGHT, UP, Emulator
+from discern.envs.atari.games import NOOP, SIDE, shrink_on_host
+from discern.envs.base import far_apart
+from discern.types import UserError
+
+SHIPPED = Path(__file__).with_name("goal_sets")
+COUNT = 100
+COLUMNS = 10
+STEPS = 50  # T of an attempt
+SEED = 20_190_506  # apart from every seed a run is likely to use: these goals are held out
+FIRE, RIGHTFIRE, LEFTFIRE = 1, 11, 12
+TOWARDS = {(0, 0): NOOP, (1, 0): RIGHT, (-1, 0): LEFT, (0, 1): DOWN, (0, -1): UP}
+TOWARDS |= {(1, -1): 6, (-1, -1): 7, (1, 1): 8, (-1, 1): 9}
+FLOORS, CLIMBS = (148, 192, 235), (21, 77, 109, 133)  # Montezuma's first room: heights of floors, x of ladders and rope
+
+DIGESTS = {
+    "seaquest/even": "b440bc44a3ae79a9",
+    "seaquest/paper": "75b8daaf34954fcb",
+    "montezuma_revenge/even": "04306ce87f9101da",
+    "montezuma_revenge/paper": "dfc9c96285805b77",
+}
+
+
+def goal_sets(game: str) -> tuple[str, ...]:
+    return ("even", "paper") if game in AVATARS else ("strip",)
+
+
+def goals(game: str, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 [M, 84, 84, 3] and measures float32 [M, D]; fewer than the set's 100 are spread over it."""
+    if name == "strip":
+        return make_goals(game, name, count)
+    if count > COUNT:
+        raise UserError(f"the goal set '{name}' of atari/{game} has {COUNT} goals, not {count}")
+    sheet = np.asarray(Image.open(SHIPPED / f"{game}_{name}.png").convert("RGB"))
+    images = sheet.reshape((COUNT // COLUMNS, SIDE, COLUMNS, SIDE, 3)).swapaxes(1, 2).reshape((COUNT, SIDE, SIDE, 3))
+    measures = np.array(json.loads((SHIPPED / f"{game}_{name}.json").read_text()), np.float32)
+    if digest(images, measures) != DIGESTS[f"{game}/{name}"]:
+        raise UserError(f"the goal set '{name}' of atari/{game} is not the one that ships: install discern again")
+    chosen = np.linspace(0, COUNT - 1, count).round().astype(int)
+    return images[chosen], measures[chosen]
+
+
+def make_goals(game: str, name: str, count: int = COUNT) -> tuple[np.ndarray, np.ndarray]:
+    """The generator behind the sets that ship (tests/atari_goals.py); the same goals every time, everywhere."""
+    emulator, chance = Emulator(game), np.random.default_rng(SEED)
+    if name == "even":
+        make = _by_driving if game == "seaquest" else _by_searching
+        found = make(emulator, chance, count)
+    else:
+        found = _by_random_play(emulator, chance, count)
+    return np.stack([image for image, _ in found]), np.stack([place for _, place in found])
+
+
+def digest(images: np.ndarray, measures: np.ndarray) -> str:
+    return hashlib.sha256(images.tobytes() + measures.astype(np.float32).tobytes()).hexdigest()[:16]
+
+
+Goal = tuple[np.ndarray, np.ndarray]  # image, measures
+
+
+def _goal(emulator: Emulator, screen: np.ndarray) -> Goal:
+    return shrink_on_host(screen), emulator.position
+
+
+def _by_random_play(emulator: Emulator, chance: np.random.Generator, count: int) -> list[Goal]:
+    """A frame after every 25 to 50 steps of uniformly random actions, if the avatar obeys."""
+    found: list[Goal] = []
+    emulator.start(chance)
+    while len(found) < count:
+        for _ in range(chance.integers(25, 51)):
+            if emulator.over:
+                emulator.start(chance)
+            look = emulator.step(int(chance.integers(ACTIONS)))
+        if not emulator.avatar.dimensions or (emulator.obeys() and not np.isnan(emulator.position).any()):
+            found.append(_goal(emulator, look.screen))
+    return found
+
+
+def _by_driving(emulator: Emulator, chance: np.random.Generator, count: int) -> list[Goal]:
+    """The avatar is driven to the centres of equal cells of the playable area, shooting now and then."""
+    low, high = np.array([(d.low, d.high) for d in emulator.avatar.dimensions]).T
+    columns = round(count**0.5)
+    cells = np.array([(i % columns, i // columns) for i in range(count)])
+    targets = low + (cells + 0.5) / (columns, -(-count // columns)) * (high - low)
+    found: list[Goal] = []
+    while len(found) < count:
+        target = targets[len(found)]
+        emulator.start(chance)
+        for _ in range(chance.integers(100)):  # so that not every goal shows the first fish
+            emulator.skip(int(chance.integers(ACTIONS)))
+        lives = emulator.lives
+        for _ in range(STEPS):
+            gap = target - emulator.position
+            x, y = (int(sign) for sign in np.sign(gap) * (np.abs(gap) > 2))
+            action = TOWARDS[x, y]
+            if chance.random() < 0.3:
+                action = FIRE if action == NOOP else action + 8
+            look = emulator.step(action)
+        near = (np.abs(target - emulator.position) <= 3).all()
+        if near and emulator.lives == lives and emulator.obeys():
+            found.append(_goal(emulator, look.screen))
+    return found
+
+
+def _by_searching(emulator: Emulator, chance: np.random.Generator, count: int) -> list[Goal]:
+    """Breadth first over all places that T steps from a start can reach, keeping those where the avatar can stay;
+    then `count` of them, each as far as possible from the ones before."""
+    emulator.start(chance)
+    lives = emulator.lives
+    frontier, seen, resting = [emulator.clone()], set(), {}
+    for _ in range(STEPS):
+        reached = []
+        for state in frontier:
+            for action in (NOOP, UP, RIGHT, LEFT, DOWN, FIRE, RIGHTFIRE, LEFTFIRE):
+                emulator.restore(state)
+                look = emulator.step(action)
+                place, next_place = tuple(emulator.position), tuple(emulator.after(NOOP, 1))
+                if emulator.lives < lives or np.isnan(place).any() or (place, next_place) in seen:
+                    continue
+                seen.add((place, next_place))
+                if place == next_place and not _is_perch(*place):  # a flaw of the game lets him climb thin air
+                    continue
+                reached.append(emulator.clone())
+                if place not in resting and _is_perch(*place) and emulator.stays() and emulator.obeys(3):
+                    resting[place] = _goal(emulator, look.screen)
+        frontier = reached
+    return _spread(list(resting.values()), emulator, count)
+
+
+def _is_perch(x: float, y: float) -> bool:
+    """Whether the place is on a floor, a ladder or the rope of Montezuma's first room."""
+    return y in FLOORS or min(abs(x - climb) for climb in CLIMBS) <= 2
+
+
+def _spread(found: list[Goal], emulator: Emulator, count: int) -> list[Goal]:
+    """`count` goals, each the one farthest from those chosen before it."""
+    span = np.array([d.high - d.low for d in emulator.avatar.dimensions])
+    places = np.stack([place for _, place in found]) / span
+    return [found[i] for i in far_apart(places, count)]

@@ -1,0 +1,129 @@
+"""Any Gymnasium environment that shows pixels: `gym/CarRacing-v3`, or `module:factory` for what makes one."""
+
+import json
+from dataclasses import asdict
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from discern.config import Config
+from discern.envs.base import Dimension, EnvSpec, HostStep
+from discern.envs.processes import Process, Processes, shares
+from discern.types import UserError
+
+WORLDS_PER_PROCESS = 4  # at least; a process costs half a second
+SCORED_AT_ONCE = 32
+GOAL_SEED = 20_190_506
+P_NEW_ACTION = 0.25  # random play that makes goals keeps an action for four steps on average, so that it gets somewhere
+SLOW = "; if it is only slow, give it longer with --gym.step-timeout"
+UNSCORED = "none of its quantities is named: train with --gym.score name:low:high for a key of its info"
+
+
+class Look(NamedTuple):
+    """What is seen of N environments, and measured."""
+
+    image: np.ndarray  # uint8 [N, S, S, 3]
+    measures: np.ndarray  # float32 [N, D]
+
+
+class Gym:
+    """N environments shared out over a process for each core; `config.gym` says what is seen and scored."""
+
+    goal_sets = ("random",)
+
+    def __init__(self, name: str, n: int, config: Config):
+        dimensions = tuple(dimension(text) for text in config.gym.score)
+        settings = asdict(config.gym) | {
+            "make_args": json_object(config.gym.make_args),
+            "score": [d.name for d in dimensions],
+        }
+        self.size = n
+        self._horizon = config.actor.horizon
+        world = (name, "gym/worlds.py", "Worlds", (name, settings), config.gym.step_timeout, SLOW)
+        self._worlds = Processes(partial(Process, *world), shares(n, WORLDS_PER_PROCESS))
+        self._worlds.first("prove")
+        self._worlds.ask("make", np.arange(n), one_by_one=True)
+        actions = set().union(*self._worlds.answers())
+        if len(actions) > 1:
+            self.close()
+            raise UserError(f"{name} has now one number of actions, now another: {sorted(actions)}")
+        self.spec = EnvSpec(name, (config.gym.size, config.gym.size, 3), actions.pop(), dimensions, UNSCORED)
+
+    def reset(self, seed: int) -> HostStep:
+        return self._reset(np.stack([np.full(self.size, seed), np.arange(self.size)], axis=1))
+
+    def _reset(self, seeds: np.ndarray) -> HostStep:
+        """Fresh episodes, each with chances of its own: int [N, any]."""
+        self._worlds.ask("reset", np.array([np.random.default_rng(seed).integers(2**31 - 1) for seed in seeds]))
+        return self.recv()
+
+    def send(self, actions: np.ndarray) -> None:
+        self._worlds.ask("step", np.asarray(actions))
+
+    def recv(self) -> HostStep:
+        images, measures, is_first, is_last = self._worlds.together()
+        return HostStep(Look(images, measures), is_first, is_last)
+
+    def observe(self, raw: Look) -> jax.Array:
+        return jnp.asarray(raw.image)
+
+    def measure(self, raw: Look) -> np.ndarray:
+        return np.asarray(raw.measures)
+
+    def goals(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Frames of random play, each up to T steps after a fresh start, whatever the number of environments."""
+        del name  # there is one set
+        made = [self._some_goals(np.arange(start, start + self.size)) for start in range(0, count, self.size)]
+        images, measures = (np.concatenate(parts)[:count] for parts in zip(*made, strict=True))
+        return images, measures
+
+    def _some_goals(self, numbers: np.ndarray) -> Look:
+        """The goals with the given numbers [N]; play that ends before its time shows its last frame."""
+        chances = [np.random.default_rng([GOAL_SEED, number]) for number in numbers]
+        moments = np.array([chance.integers(1, self._horizon + 1) for chance in chances])
+        look = self._reset(np.stack([np.full(self.size, GOAL_SEED), numbers], axis=1)).raw
+        actions, over = np.zeros(self.size, np.int32), np.zeros(self.size, bool)
+        for t in range(moments.max()):
+            for i, chance in enumerate(chances):
+                if t == 0 or chance.random() < P_NEW_ACTION:
+                    actions[i] = chance.integers(self.spec.actions)
+            self.send(actions)
+            step = self.recv()
+            going = (t < moments) & ~over
+            look = Look(*(np.where(_rows(going, new), new, old) for new, old in zip(step.raw, look, strict=True)))
+            over |= step.is_last
+        return look
+
+    def close(self) -> None:
+        self._worlds.close()
+
+
+def dimension(text: str) -> Dimension:
+    """A scored dimension from name:low:high or name:low:high:wraps."""
+    wraps = text.endswith(":wraps")
+    name, *bounds = text.removesuffix(":wraps").rsplit(":", 2)
+    try:
+        low, high = map(float, bounds)
+    except ValueError:
+        raise UserError(f"--gym.score takes name:low:high or name:low:high:wraps, not '{text}'") from None
+    if not name or not low < high < float("inf") or low == -float("inf"):
+        raise UserError(f"--gym.score '{text}' must have a name, and a low end below its high end")
+    return Dimension(name, low, high, wraps)
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """The arguments for gymnasium.make."""
+    try:
+        values = json.loads(text)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise UserError(f"--gym.make-args takes a JSON object such as '{{\"continuous\": false}}', not '{text}'")
+    return values
+
+
+def _rows(mask: np.ndarray, like: np.ndarray) -> np.ndarray:
+    return mask.reshape(mask.shape + (1,) * (like.ndim - 1))

@@ -1,0 +1,1 @@
+"""A first-person round pool."""

@@ -1,0 +1,67 @@
+"""What a finished run achieved on its held-out goals, kept beside its pictures so that figures can be drawn again."""
+
+import os
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from discern.evaluation.achievement import Score
+from discern.evaluation.goal_sets import GoalSet
+from discern.storage.run_folder import RunFolder
+from discern.types import UserError
+
+
+class Final(NamedTuple):
+    """The last evaluation of a run."""
+
+    success: float  # NaN where no dimension is scored
+    goals: np.ndarray  # uint8 [M, H, W, 3]
+    achieved: np.ndarray  # uint8 [M, H, W, 3], the first attempt's last frame
+    average: np.ndarray  # uint8 [M, H, W, 3], over all attempts
+    by_goal: np.ndarray  # float32 [M]
+
+
+def save_final(folder: RunFolder, goals: GoalSet, score: Score) -> None:
+    """Writes final.npz, whole or not at all: its presence says that the run has finished."""
+    path = folder.path / "final.npz"
+    unfinished = path.with_suffix(".tmp")
+    success = np.nan if score.success is None else score.success
+    with unfinished.open("wb") as file:
+        final = Final(success, goals.images, score.final_images, score.average_images, score.by_goal)
+        np.savez_compressed(file, **final._asdict())
+    os.replace(unfinished, path)
+
+
+def save_strip(goals: np.ndarray, achieved: np.ndarray, path: Path) -> None:
+    """Some of the goals above what was achieved, [M, H, W, 3] each, for those who watch a run; quick, and put in
+    place by one rename."""
+    chosen = np.linspace(0, len(goals) - 1, min(10, len(goals))).round().astype(int)
+    edge = max(1, goals.shape[1] // 24)
+    framing = ((0, 0), (edge, edge), (edge, edge), (0, 0))
+    framed = [np.pad(images[chosen], framing, constant_values=255) for images in (goals, achieved)]
+    rows = [np.concatenate(images, axis=1) for images in framed]
+    unfinished = path.with_suffix(".tmp")
+    Image.fromarray(np.concatenate(rows)).save(unfinished, "PNG")
+    os.replace(unfinished, path)
+
+
+def forget_final(folder: RunFolder) -> None:
+    """A run that goes on has not finished."""
+    (folder.path / "final.npz").unlink(missing_ok=True)
+
+
+def is_finished(run: str | Path) -> bool:
+    return (Path(run) / "final.npz").exists()
+
+
+def load_final(run: str | Path) -> Final:
+    """What `save_final` wrote."""
+    try:
+        with (Path(run) / "final.npz").open("rb") as file, np.load(file) as arrays:
+            final = Final(**{name: arrays[name] for name in Final._fields})
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+        raise UserError(f"{run} has not finished, it holds no whole final.npz: go on with --resume {run}") from None
+    return final._replace(success=float(final.success))

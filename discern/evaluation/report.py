@@ -1,0 +1,110 @@
+"""How good is an agent, and what was it measured on."""
+
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from discern.envs import make_scored_env, opened
+from discern.evaluation.achievement import evaluator
+from discern.evaluation.goal_sets import goal_set
+from discern.inference import Agent, load
+from discern.machine import available_cores
+from discern.storage.run_folder import refuse_file
+from discern.types import UserError
+
+
+def evaluate(
+    run: str | Path,
+    goals: str | None = None,
+    trials: int = 20,
+    count: int = 100,
+    seed: int = 0,
+    figure: str | Path | None = None,
+    steps: int | None = None,
+    budgets: Sequence[int] = (),
+    budget_figure: str | Path | None = None,
+) -> dict[str, Any]:
+    """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it.
+
+    `goals` is the world's usual set unless named; `figure` is where to draw goals above the average of what was
+    achieved. An attempt takes T steps, or `steps`; `budgets` are numbers of steps to score as well, and `budget_figure`
+    is where to draw success over them.
+    """
+    for name, number, least in (("trials", trials, 1), ("count", count, 1), ("seed", seed, 0)):
+        if number < least:
+            raise UserError(f"{name} must be at least {least}, not {number}")
+    for path in (figure, budget_figure):
+        if path is not None:
+            refuse_file(Path(path), "draw", (".png",))
+    if budget_figure is not None and not budgets:
+        raise UserError("name the numbers of steps to draw success over: --budgets 5 10 20")
+    began = time.monotonic()
+    agent = load(run)
+    refuse_unscored(agent)
+    steps = agent.budget(steps)
+    budgets = sorted({agent.budget(budget) for budget in budgets})
+    with opened(make_scored_env(agent.config.env, count, agent.config)) as env:
+        wanted = goal_set(env, goals, count)
+        attempt = evaluator(agent.learner.imitator, env)
+        score = attempt(agent.params, wanted, trials, seed=seed, steps=steps)
+        random = attempt(agent.params, wanted, trials, epsilon=1.0, seed=seed, steps=steps)
+        scores = [attempt(agent.params, wanted, trials, seed=seed, steps=budget) for budget in budgets]
+    shares = [{"success": one.success, "at_some_step": one.at_some_step} for one in scores]
+    by_budget = dict(zip(budgets, shares, strict=True))
+    if figure is not None or budget_figure is not None:
+        from discern.evaluation.figures import draw_averages, draw_budgets  # matplotlib is slow to import
+
+        if figure is not None:
+            draw_averages(wanted, score.average_images, Path(figure))
+        if budget_figure is not None:
+            draw_budgets({Path(run).resolve().name: by_budget}, Path(budget_figure))
+    return {
+        "success": score.success,
+        "random": random.success,
+        "at_some_step": score.at_some_step,
+        "random_at_some_step": random.at_some_step,
+        "steps": steps,
+        "goals": {"set": wanted.name, "count": count, "digest": wanted.digest},
+        "trials": trials,
+        "per_dimension": score.per_dimension,
+        "random_per_dimension": random.per_dimension,
+        "by_goal": [round(float(share), 4) for share in score.by_goal],
+        **({"budgets": by_budget} if budgets else {}),
+        "env": agent.config.env,
+        "seed": seed,
+        "seconds": round(time.monotonic() - began, 2),
+        "machine": machine(),
+    }
+
+
+def refuse_unscored(agent: Agent) -> None:
+    """A UserError where the agent's world has no success rate."""
+    if not agent.spec.dimensions:
+        raise UserError(
+            f"{agent.spec.name} has no success rate, because {agent.spec.unscored}; "
+            f"train and look at the run's goals.png"
+        )
+
+
+def machine() -> dict[str, Any]:
+    """What a measurement was made on."""
+    device = jax.devices()[0]
+    return {
+        "device": device.device_kind if device.platform != "cpu" else "cpu",
+        "cpu": _cpu_name(),
+        "cores": available_cores(),
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

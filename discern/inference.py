@@ -1,0 +1,187 @@
+"""A trained agent in the user's hands: load it, give it a goal image, let it act."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from PIL import Image
+
+from discern.agent.learner import Learner
+from discern.agent.policy import act, begin_pursuit
+from discern.config import Config
+from discern.envs import Env, is_host, spec_of
+from discern.envs.base import EnvSpec, Hosted
+from discern.storage.run_folder import RunFolder, new_folder
+from discern.storage.state import load_agent, save_agent
+from discern.types import Frames, Params, UserError
+
+
+class Reached(NamedTuple):
+    """What came of pursuing a goal for n steps: observations, actions, Q-values and learned rewards along the way."""
+
+    goal: np.ndarray  # uint8 [H, W, 3]
+    observations: np.ndarray  # uint8 [n+1, H, W, 3]
+    actions: np.ndarray  # int32 [n]
+    q_values: np.ndarray  # float32 [n, A]
+    rewards: np.ndarray  # float32 [n+1], how much each observation is like the goal, to the teacher
+
+
+class Agent:
+    """A goal-reaching policy and its learned reward."""
+
+    def __init__(self, config: Config, spec: EnvSpec, params: Params, goal_images: np.ndarray, steps: int):
+        self.config, self.spec, self.params = config, spec, params
+        self.goal_images, self.steps = goal_images, steps
+        self.learner = Learner(config, spec)
+        self.horizon = config.actor.horizon
+        imitator = self.learner.imitator
+
+        @jax.jit
+        def choose(params, pursuit, image):
+            return act(imitator, params, pursuit, image[None], jnp.zeros(1), jax.random.key(0))
+
+        @jax.jit
+        def reward(params, observations, goals):
+            achieved = Frames(imitator.features(params, observations), observations)
+            wanted = Frames(imitator.features(params, goals), goals)
+            some = jnp.asarray(goal_images[: config.reward.decoys])  # log q̂ needs decoys, the other rewards do not
+            decoys = Frames(imitator.features(params, some), some)
+            return self.learner.reward.reward(params["reward"], achieved, wanted, decoys)
+
+        @jax.jit
+        def embedded(params, images):
+            return self.learner.embed(params, imitator.features(params, images))
+
+        self._choose, self._reward, self._embed = choose, reward, embedded
+        self._features = jax.jit(imitator.features)
+
+    def budget(self, steps: int | None = None) -> int:
+        """The steps to reach a goal in: T unless fewer are asked for; a UserError where the agent knows no fewer."""
+        if steps is None:
+            return self.horizon
+        if not 1 <= steps <= self.horizon:
+            raise UserError(f"this agent takes 1 to {self.horizon} steps to a goal, not {steps}")
+        if steps < self.horizon and not self.config.relabel.ends:
+            raise UserError(f"this agent knows only {self.horizon} steps: for {steps}, train one with --relabel.ends")
+        return steps
+
+    def pursue(self, goal: np.ndarray, steps: int | None = None) -> "Pursuer":
+        """A policy for a loop of your own: `.act(observation)` until `.finished`, after T steps or those asked for."""
+        return Pursuer(self, self.image(goal, "the goal"), self.budget(steps))
+
+    def reach(self, env: Env, goal: np.ndarray, seed: int = 0, steps: int | None = None) -> Reached:
+        """Pursues the goal for T steps, or for those asked for, from a fresh start of the world."""
+        if env.spec.image_shape != self.spec.image_shape or env.spec.actions != self.spec.actions:
+            raise UserError(
+                f"this agent lives in {self.spec.name}: images {self.spec.image_shape}, {self.spec.actions} actions; "
+                f"{env.spec.name} has {env.spec.image_shape} and {env.spec.actions}"
+            )
+        host = env if is_host(env) else Hosted(env, 1)
+        if host.size != 1:
+            raise UserError(f"reach() acts in one environment, not {host.size}: make_env(name, 1)")
+        pursuer = self.pursue(goal, steps)
+        step = host.reset(seed)
+        frames, actions, q_values = [np.array(host.observe(step.raw))[0]], [], []
+        while not pursuer.finished:
+            actions.append(pursuer.act(frames[-1]))
+            q_values.append(pursuer.q_values)
+            host.send(np.array([actions[-1]], np.int32))
+            frames.append(np.array(host.observe(host.recv().raw))[0])
+        observations = np.stack(frames)
+        rewards = self.reward(observations, np.broadcast_to(pursuer.goal, observations.shape))
+        return Reached(pursuer.goal, observations, np.array(actions, np.int32), np.stack(q_values), rewards)
+
+    def reward(self, observation: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        """How much an observation achieves the goal, in [0, 1]; both may have the same leading axes."""
+        observation, goal = np.asarray(observation), np.asarray(goal)
+        many = observation.ndim > 3 and observation.shape == goal.shape
+        if not many:
+            observation, goal = self.image(observation, "the observation")[None], self.image(goal, "the goal")[None]
+        elif observation.dtype != np.uint8 or goal.dtype != np.uint8 or observation.shape[-3:] != self.spec.image_shape:
+            raise UserError(f"many images at once must be uint8 [..., {', '.join(map(str, self.spec.image_shape))}]")
+        rewards = np.asarray(self._reward(self.params, jnp.asarray(observation), jnp.asarray(goal)))
+        return rewards if many else rewards[0]
+
+    def features(self, images: np.ndarray) -> np.ndarray:
+        """h of images, uint8 [M, H, W, 3] → [M, F]."""
+        return np.asarray(self._features(self.params, jnp.asarray(images)))
+
+    def embed(self, images: np.ndarray) -> np.ndarray:
+        """The teacher's embedding of images, uint8 [M, H, W, 3] → [M, E]; the torso's features where it has none."""
+        return np.asarray(self._embed(self.params, jnp.asarray(images)))
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the agent alone into a new folder, small enough to hand on; `load` reads it."""
+        folder = new_folder(path, self.config)
+        save_agent(folder, self.params, self.goal_images, self.steps)
+        return folder.path
+
+    def image(self, image: np.ndarray, what: str = "the image") -> np.ndarray:
+        """The image as the agent sees it, uint8 [H, W, 3]: any size, bytes or floats in [0, 1], grey, RGB or RGBA."""
+        return as_observation(image, self.spec.image_shape, what)
+
+
+class Pursuer:
+    """One goal being pursued: the clock and the recurrent state are kept inside."""
+
+    def __init__(self, agent: Agent, goal: np.ndarray, budget: int):
+        self.agent, self.goal, self.budget = agent, goal, budget
+        features = agent._features(agent.params, jnp.asarray(goal[None]))
+        self._pursuit = begin_pursuit(features, agent.config.network.lstm, agent.horizon - budget)
+        self.steps = 0
+        self.q_values: np.ndarray = np.zeros(agent.spec.actions, np.float32)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the actions that the goal was to take are spent."""
+        return self.steps >= self.budget
+
+    def act(self, observation: np.ndarray) -> int:
+        """The best action at this observation; the clock moves on by one."""
+        if self.finished:
+            raise UserError(f"this pursuit's {self.budget} steps are spent: call pursue() again")
+        image = jnp.asarray(self.agent.image(observation, "the observation"))
+        self._pursuit, actions, q_values = self.agent._choose(self.agent.params, self._pursuit, image)
+        self.steps += 1
+        self.q_values = np.asarray(q_values[0])
+        return int(actions[0])
+
+
+def load(run: str | Path) -> Agent:
+    """The agent of a run folder, at its newest checkpoint."""
+    folder = RunFolder(run)
+    config = folder.config()
+    spec = spec_of(config)
+    learner = Learner(config, spec)
+    goals = jax.ShapeDtypeStruct((config.goal_buffer.capacity, *spec.image_shape), jnp.uint8)
+    template = jax.eval_shape(learner.init, jax.random.key(0), goals).params
+    return Agent(config, spec, *load_agent(folder, template))
+
+
+def as_observation(image: np.ndarray, shape: tuple[int, int, int], what: str) -> np.ndarray:
+    """Any image that makes sense as uint8 of the given shape; a UserError that says why otherwise."""
+    try:
+        array = np.asarray(image)
+    except ValueError:
+        raise UserError(f"{what} is not an array of pixels") from None
+    if array.dtype == np.uint8 and array.shape == shape:
+        return array
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.ndim != 3 or array.shape[-1] not in (1, 3, 4) or 0 in array.shape:
+        raise UserError(f"{what} must be [height, width] or [height, width, 1, 3 or 4], not {np.shape(image)}")
+    if array.dtype == bool or array.dtype.kind not in "uif":
+        raise UserError(f"{what} must hold bytes or floats in [0, 1], not {array.dtype}")
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all() or array.min() < 0 or array.max() > 1:
+            raise UserError(f"{what} holds floats outside [0, 1]")
+        array = np.round(array * 255)
+    elif array.min() < 0 or array.max() > 255:
+        raise UserError(f"{what} holds integers outside 0 … 255")
+    array = array.astype(np.uint8)
+    array = np.repeat(array, 3, axis=-1) if array.shape[-1] == 1 else array[..., :3]
+    if array.shape != shape:
+        array = np.asarray(Image.fromarray(array).resize((shape[1], shape[0]), Image.Resampling.BOX))
+    return array

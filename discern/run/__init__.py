@@ -1,1 +1,0 @@
-"""What owns threads, files and devices."""

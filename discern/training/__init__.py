@@ -1,0 +1,1 @@
+"""The training loop: collecting, learning, logging, saving."""

@@ -1,0 +1,121 @@
+"""One decision rule: from what N environments show to N actions, everything recorded on the way."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from discern.agent.goal_buffer import GoalBuffer, propose
+from discern.agent.networks import Imitator
+from discern.agent.policy import Pursuit, Whims, act, begin_pursuit, next_whims
+from discern.agent.replay import Memory, begin, commit, write_action, write_observation
+from discern.config import ActorConfig, Config
+from discern.envs.base import attempts_of, where_rows
+from discern.types import Params, PRNGKey
+
+
+class ActorState(NamedTuple):
+    """What N environments are in the middle of."""
+
+    pursuit: Pursuit  # its clock is the index of the coming observation in its trajectory
+    slot: jax.Array  # int32 [N], the replay slot being filled
+    goal_slot: jax.Array  # int32 [N]
+    whims: Whims
+    whole: jax.Array  # int32 [], trajectories finished so far
+    dropped: jax.Array  # int32 [], partial trajectories lost to the end of an episode
+
+
+def initial_actor(imitator: Imitator, slot: jax.Array) -> ActorState:
+    """Actors that will fill the given replay slots [N]; their first observation must say is_first."""
+    n = slot.shape[0]
+    return ActorState(
+        pursuit=begin_pursuit(jnp.zeros((n, imitator.config.features)), imitator.config.lstm),
+        slot=slot,
+        goal_slot=jnp.zeros(n, jnp.int32),
+        whims=Whims(jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.int32)),
+        whole=jnp.zeros((), jnp.int32),
+        dropped=jnp.zeros((), jnp.int32),
+    )
+
+
+def exploration(config: ActorConfig) -> jax.Array:
+    """ε_i = base^(1 + exponent · i / (N − 1)), one for each environment (App. A1): [N]."""
+    position = jnp.linspace(0.0, 1.0, config.environments)
+    return config.epsilon_base ** (1.0 + config.epsilon_exponent * position)
+
+
+class Decider:
+    """From an observation of N environments to N actions, everything recorded on the way."""
+
+    def __init__(self, config: Config, imitator: Imitator):
+        self.imitator = imitator
+        self.horizon = config.actor.horizon
+        self.persistence = config.actor.persistence
+        self.goal_buffer = config.goal_buffer
+        self.starts_obey = attempts_of(config.actor) is not None
+
+    def decide(
+        self,
+        params: Params,
+        actor: ActorState,
+        memory: Memory,
+        seen: GoalBuffer,
+        is_first: jax.Array,
+        in_hand: jax.Array,
+        epsilon: jax.Array,
+        key: PRNGKey,
+    ) -> tuple[ActorState, Memory, jax.Array]:
+        """N observations, is_first [N], in_hand [N], ε [N] → actions [N].
+
+        The observation after the T-th action closes a trajectory and opens the next: worlds are not reset
+        between goals. One that says is_first opens a trajectory too, and what came before it is dropped. One that
+        has begun where the world does not obey begins anew until it does.
+        """
+        goal_key, propose_key, explore_key = jax.random.split(key, 3)
+        clock = actor.pursuit.clock
+        replay = write_observation(memory.replay, actor.slot, clock, seen, in_hand)
+        whole = (clock == self.horizon) & ~is_first
+        dropped = is_first & (clock > 1)  # at 1 the trajectory began on an episode's last observation
+        replay, slot = commit(replay, actor.slot, whole)
+
+        starts = whole | is_first
+        if not self.starts_obey:
+            starts |= ~in_hand & (clock == 1)
+        fresh = jax.random.randint(goal_key, starts.shape, 0, memory.goals.images.shape[0])
+        goal_slot = jnp.where(starts, fresh, actor.goal_slot)
+        goal = jax.tree.map(lambda x: x[goal_slot], memory.goals)
+        replay = begin(replay, slot, starts, seen, goal, goal_slot)
+        pursuit = self._new_pursuits(params, actor.pursuit, starts, goal.images)
+
+        clock = pursuit.clock
+        whims = actor.whims
+        if self.persistence:
+            whims = next_whims(explore_key, whims, epsilon, self.imitator.core.actions, self.persistence)
+            epsilon = jnp.zeros_like(epsilon)
+        pursuit, actions, _ = act(self.imitator, params, pursuit, seen.images, epsilon, explore_key, whims)
+        replay = write_action(replay, slot, clock, actions)
+        goals = propose(memory.goals, seen, in_hand, propose_key, self.goal_buffer)
+        actor = ActorState(
+            pursuit=pursuit,
+            slot=slot,
+            goal_slot=goal_slot,
+            whims=whims._replace(left=jnp.maximum(0, whims.left - 1)),
+            whole=actor.whole + whole.sum(dtype=jnp.int32),
+            dropped=actor.dropped + dropped.sum(dtype=jnp.int32),
+        )
+        return actor, Memory(replay, goals), actions
+
+    def _new_pursuits(self, params: Params, pursuit: Pursuit, starts: jax.Array, goal: jax.Array) -> Pursuit:
+        """A fresh pursuit where `starts`; on a CPU, goals go through the network only when there is a new one.
+
+        An accelerator sees all goals faster than the host learns from it whether there is a new one.
+        """
+
+        def renew() -> Pursuit:
+            fresh = begin_pursuit(self.imitator.features(params, goal), self.imitator.config.lstm)
+            return jax.tree.map(partial(where_rows, starts), fresh, pursuit)
+
+        if jax.default_backend() != "cpu":
+            return renew()
+        return jax.lax.cond(starts.any(), renew, lambda: pursuit)

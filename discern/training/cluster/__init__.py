@@ -1,0 +1,1 @@
+"""The same loop with actors on Ray and learners on several devices."""

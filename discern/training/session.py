@@ -1,0 +1,190 @@
+"""One stretch of a run: turns until the budget is spent or someone asks to stop; looking, logging, saving between."""
+
+import math
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import jax
+from rich.console import Console
+
+from discern.agent.learner import Learner
+from discern.config import Config
+from discern.envs import is_host, make_scored_env, opened
+from discern.evaluation.achievement import Score, evaluator
+from discern.evaluation.final import save_final, save_strip
+from discern.evaluation.goal_sets import goal_set
+from discern.evaluation.probe import replay_probe, sight_in_replay
+from discern.storage.run_folder import RunFolder
+from discern.storage.state import TrainState, diverged, save_state
+from discern.training.metrics import Metrics, Rates
+from discern.types import LostError, StoppedError, UserError
+
+
+class Turns(Protocol):
+    """What a session drives: the parts of a run, and how they take turns."""
+
+    config: Config
+    learner: Learner
+    trained_per_update: int
+
+    def turn(self, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]: ...
+
+    def counts(self, state: TrainState) -> dict[str, int]: ...
+
+    def parameter_lag(self) -> int: ...
+
+
+class Stop:
+    """Asked to stop by SIGINT or SIGTERM: the first is heeded between two turns, a second one at once."""
+
+    def __init__(self):
+        self.signal: int | None = None
+
+    def __enter__(self) -> Self:
+        self._before: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._heed) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def _heed(self, number: int, _: Any) -> None:
+        self.signal = number
+        self.__exit__()
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+class Session:
+    """From a start or a resume to the end, a stop or a failure."""
+
+    def __init__(
+        self, loop: Turns, state: TrainState, folder: RunFolder, console: Console, began: float, resumed: bool = False
+    ):
+        """`began`, by the monotonic clock, is when making the environments did: the budget counts from there."""
+        self.loop, self.state, self.folder, self.console, self.resumed = loop, state, folder, console, resumed
+        self.config = loop.config
+        self.env = make_scored_env(self.config.env, self.config.evaluation_goals, self.config)
+        self.evaluate = evaluator(loop.learner.imitator, self.env)
+        self.look = replay_probe(loop.learner)
+        self.goals = goal_set(self.env, count=self.config.evaluation_goals)
+        self.final_trials = max(self.config.evaluation_trials, 1 if is_host(self.env) else 5)
+        self.rates = Rates(state.steps, int(state.learner.updates))
+        self.began = began
+        self.seconds_before = state.seconds
+        self.compile_seconds = 0.0
+        self.evaluate_at = state.steps
+        self.last_log = self.last_save = time.monotonic()
+
+    def spend(self) -> Path:
+        """Spends the budget, saves, draws, and returns the run's folder."""
+        from discern.evaluation.figures import draw_averages, draw_curve, draw_goals  # matplotlib is slow to import
+
+        self.console.print(
+            f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
+        )
+        after_step = self.state.steps if self.resumed else None
+        with opened(self.env), Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
+            try:
+                self.run(metrics, stop)
+            except LostError as error:
+                self.save()
+                advice = f"{error}; what was learned is saved: go on with discern train --resume {self.folder.path}"
+                raise LostError(advice) from error
+            if stop.signal is not None:
+                advice = f"stopped and saved; go on with: discern train --resume {self.folder.path}"
+                raise StoppedError(advice, stop.signal)
+            score = self.score(self.final_trials)
+            self.log(metrics, {}, score)
+        save_final(self.folder, self.goals, score)
+        draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
+        draw_goals(self.goals, score, self.folder.path / "goals.png")
+        if self.final_trials > 1:
+            draw_averages(self.goals, score.average_images, self.folder.path / "averages.png")
+        reached = f"{self.config.env} has no success rate, because {self.env.spec.unscored}"
+        if score.success is not None:
+            reached = (
+                f"{score.success:.1%} of {len(self.goals.images)} held-out goals reached "
+                f"(random policy {self.state.random_success:.1%})"
+            )
+        self.console.print(f"{reached}; see {self.folder.path}/goals.png", soft_wrap=True)
+        return self.folder.path
+
+    def run(self, metrics: Metrics, stop: Stop) -> None:
+        """Turn after turn; a checkpoint at the end, and no older than `checkpoint_seconds` before it."""
+        scored = bool(self.env.spec.dimensions)
+        if scored and self.state.random_success < 0:
+            random = self.evaluate(self.state.learner.agent, self.goals, self.final_trials, epsilon=1.0)
+            self.state = self.state._replace(random_success=random.success or 0.0)
+        while not self.finished() and stop.signal is None:
+            self.state, learned = self.loop.turn(self.state)
+            if learned and not self.compile_seconds:
+                jax.block_until_ready(learned)
+                self.compile_seconds = time.monotonic() - self.began
+            if not self.state.learning:
+                self.refuse_if_nothing_lasts()
+            now = time.monotonic()
+            self.state = self.state._replace(seconds=self.seconds_before + now - self.began)
+            evaluation_due = scored and self.config.evaluate_every and self.state.steps >= self.evaluate_at
+            if learned and (evaluation_due or now - self.last_log >= self.config.log_seconds):
+                self.log(metrics, learned, self.score() if evaluation_due else None)
+            if now - self.last_save >= self.config.checkpoint_seconds:
+                self.save()
+        self.save()
+
+    def refuse_if_nothing_lasts(self) -> None:
+        """Episodes that all end before a goal's time is up leave nothing to learn from."""
+        actor, counts = self.config.actor, self.loop.counts(self.state)
+        if counts["trajectories"] == 0 and counts["dropped"] >= 20 * actor.environments:
+            raise UserError(
+                f"no episode of {self.config.env} has lasted {actor.horizon} steps: choose a smaller --actor.horizon"
+            )
+
+    def finished(self) -> bool:
+        return self.budget_spent() >= 1.0
+
+    def budget_spent(self) -> float:
+        """By the tighter of the two budgets; 0 where there is none."""
+        by_steps = self.state.steps / self.config.steps if self.config.steps else 0.0
+        by_time = self.state.seconds / (60 * self.config.minutes) if self.config.minutes else 0.0
+        return max(by_steps, by_time)
+
+    def score(self, trials: int | None = None) -> Score:
+        self.evaluate_at = self.state.steps + self.config.evaluate_every
+        return self.evaluate(self.state.learner.agent, self.goals, trials or self.config.evaluation_trials)
+
+    def probe(self) -> dict[str, float]:
+        """What can be read of the scored dimensions from what the agent sees; nothing where nobody measured them."""
+        replay: Any = self.state.memory.replay
+        if replay is None or not replay.stored.measures.shape[-1] or not int(replay.filled):
+            return {}
+        seen = self.look(self.state.learner.agent, replay, jax.random.key(self.state.turn))
+        return sight_in_replay(seen, self.env.spec.dimensions)
+
+    def save(self) -> None:
+        save_state(self.folder, self.state, self.config.save_replay)
+        self.last_save = time.monotonic()
+
+    def log(self, metrics: Metrics, learned: dict[str, jax.Array], score: Score | None) -> None:
+        state, values = self.state, jax.device_get(learned)
+        if not all(math.isfinite(value) for value in values.values()):
+            raise diverged(self.folder, state.steps)
+        updates = int(state.learner.updates)
+        row: dict[str, Any] = {"steps": state.steps, "updates": updates, "seconds": state.seconds}
+        spent = self.budget_spent()
+        seconds_left = state.seconds * (1 / spent - 1) if 0 < spent < 1 else 0.0
+        row |= {"compile_seconds": self.compile_seconds, "budget_spent": spent, "seconds_left": seconds_left}
+        row |= self.rates.read(state.steps, updates, self.loop.trained_per_update)
+        row |= self.loop.counts(state) | values
+        row["parameter_lag"] = self.loop.parameter_lag()
+        if score is not None and score.success is not None:
+            row["random"] = state.random_success
+            row |= {"success": score.success, "at_some_step": score.at_some_step, "per_dimension": score.per_dimension}
+            row |= self.probe()
+        if score is not None:
+            save_strip(self.goals.images, score.final_images, self.folder.path / "goals.png")
+        metrics.write(row)
+        self.last_log = time.monotonic()
