@@ -21,8 +21,8 @@ from discern.config import Config, replace
 from discern.evaluation.report import machine
 from discern.presets import preset
 from discern.training.cluster.loop import ClusterLoop
-from discern.training.cluster.supervisor import Crew, Order
-from discern.training.cluster.worker import Player
+from discern.training.cluster.supervisor import Order, Supervisor
+from discern.training.cluster.worker import Worker
 from discern.types import Batch
 
 
@@ -58,13 +58,13 @@ def rate_of_a_core(call: Callable[[], int], seconds: float) -> float:
 
 def actor_alone(config: Config, wanted: Benchmark) -> dict[str, Any]:
     """Acting, drawing and relabelling of one actor, on one core's time."""
-    player = Player(config, 0, 1)
-    goals = player.start().images
-    params = player.collector.imitator.init(jax.random.key(0))
-    while not player.turn(params, goals, 0).batches:
+    worker = Worker(config, 0, 1)
+    goals = worker.start().images
+    params = worker.collector.imitator.init(jax.random.key(0))
+    while not worker.turn(params, goals, 0).batches:
         continue
-    steps = rate_of_a_core(lambda: player.turn(params, goals, 0).steps, wanted.seconds)
-    player.collector.close()
+    steps = rate_of_a_core(lambda: worker.turn(params, goals, 0).steps, wanted.seconds)
+    worker.collector.close()
     return {
         "env": wanted.env,
         "environments": config.actor.environments,
@@ -74,7 +74,7 @@ def actor_alone(config: Config, wanted: Benchmark) -> dict[str, Any]:
     }
 
 
-class InThreads(Crew):
+class InThreads(Supervisor):
     """The same actors in threads of this process, without Ray."""
 
     def __init__(self, *arguments: Any):
@@ -82,7 +82,7 @@ class InThreads(Crew):
         self.threads = [ThreadPoolExecutor(1) for _ in range(self.size)]
 
     def hire(self, number: int) -> None:
-        self.handles[number] = Player(self.config, number, self.size, shards=self.shards)
+        self.handles[number] = Worker(self.config, number, self.size, shards=self.shards)
         self.orders.append(Order(self.threads[number].submit(self.handles[number].start), number, None))
 
     def ask(self, number: int) -> None:
@@ -106,16 +106,16 @@ class InThreads(Crew):
 class Side:
     """A run whose turns are timed, whole or its acting alone."""
 
-    def __init__(self, config: Config, actors: int, crew: type[Crew]):
-        self.loop = ClusterLoop(config, actors, Console(quiet=True), crew)
+    def __init__(self, config: Config, actors: int, supervisor: type[Supervisor]):
+        self.loop = ClusterLoop(config, actors, Console(quiet=True), supervisor)
         self.state = self.loop.start()
         while int(self.state.learner.updates) < 2 * actors:  # until everything has compiled
             self.train()
         self.pause()
 
     @property
-    def crew(self) -> Crew:
-        return self.loop.crew
+    def supervisor(self) -> Supervisor:
+        return self.loop.supervisor
 
     def train(self) -> int:
         before = self.state.steps
@@ -123,18 +123,18 @@ class Side:
         return self.state.steps - before
 
     def act(self) -> int:
-        if not self.crew.under_way:
-            self.crew.begin(self.state.learner.params, self.state.memory.goals)
-        number, played = self.crew.next()
-        self.crew.ask(number)
+        if not self.supervisor.under_way:
+            self.supervisor.begin(self.state.learner.params, self.state.memory.goals)
+        number, played = self.supervisor.next()
+        self.supervisor.ask(number)
         return played.steps
 
     def pause(self) -> Batch | None:
         """Waits for the turns under way, and shows a batch of the last."""
         jax.block_until_ready(self.state.learner)
         batch = None
-        while self.crew.under_way:
-            batch = next(iter(self.crew.next()[1].batches), batch)
+        while self.supervisor.under_way:
+            batch = next(iter(self.supervisor.next()[1].batches), batch)
         return batch
 
 
@@ -170,7 +170,7 @@ def main(wanted: Benchmark) -> None:
         print(json.dumps(actor_alone(config, wanted)))
         return
     with connect("local", wanted.actors) as actors:
-        ray, one = (Side(config, actors, crew) for crew in (Crew, InThreads))
+        ray, one = (Side(config, actors, supervisor) for supervisor in (Supervisor, InThreads))
         trained, acted = (compare([ray, one], turn, wanted) for turn in (Side.train, Side.act))
         ray.act()
         batch = ray.pause()
@@ -181,7 +181,7 @@ def main(wanted: Benchmark) -> None:
             return 1
 
         def publish() -> int:
-            ray.crew.publish(learner.params, goals)
+            ray.supervisor.publish(learner.params, goals)
             return 1
 
         report = {
@@ -198,7 +198,7 @@ def main(wanted: Benchmark) -> None:
             "machine": machine(),
         }
         for side in (ray, one):
-            side.crew.close()
+            side.supervisor.close()
     print(json.dumps(report))
 
 

@@ -18,7 +18,7 @@ HOME = {
     "Agent": "inference",
     "Config": "config",
     "UserError": "types",
-    "evaluate": "run.report",
+    "evaluate": "evaluation.report",
     "load": "inference",
     "make_env": "envs",
     "preset": "presets",

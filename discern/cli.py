@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import tyro
 
-from discern.checks import AboveZero, Amount, Count, Positive, Range, Seed
+from discern.checks import AboveZero, Positive, Range, Seed
 from discern.parsing import Settings, parse
 from discern.presets import ConfigName, PresetName
 from discern.types import StoppedError, UserError
@@ -37,8 +37,8 @@ class Train:
     """Go on with this run instead, from its newest checkpoint; only its budget may change, and where it acts."""
     cluster: str = ""
     """Act on a Ray cluster: local starts one on this machine, auto finds the one it belongs to, or HOST:PORT."""
-    actors: Count = 0
-    """Processes that act on the cluster, a core each; 0: one for each core but one."""
+    actors: Positive | None = None
+    """Processes that act on the cluster, a core each; None: one for each core but one."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Resume:
     fresh: ClassVar[type] = Train
 
     resume: Path
-    steps: Count | None = None
-    minutes: Amount | None = None
+    steps: Positive | None = None
+    minutes: AboveZero | None = None
     cluster: str = ""
     """Go on with actors on a Ray cluster: local, auto or HOST:PORT."""
-    actors: Count = 0
+    actors: Positive | None = None
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class Reproduce:
 
     figures: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FIGURE …")]
     """all, or names of figures."""
-    budget: Amount = 0.0
-    """Minutes for all runs together; 0: each world's own."""
+    budget: AboveZero | None = None
+    """Minutes for all runs together; None: each world's own."""
     seeds: Positive = 1
     preset: PresetName = "fast"
     """tiny: every figure on the arena, small enough for two cores."""

@@ -16,7 +16,6 @@ from discern.checks import (
     AboveZero,
     Amount,
     AtLeastOne,
-    Count,
     Positive,
     Range,
     Seed,
@@ -27,6 +26,7 @@ from discern.checks import (
     first_problem,
     nearest,
 )
+from discern.renamed import settings_by_new_names
 
 Side = Annotated[int, Range("be at least 8", lambda x: x >= 8)]
 GoalKind = Literal["draw", "random", "hindsight", "other"]
@@ -50,7 +50,7 @@ class NetworkConfig:
     """ReLU units over the periodic clock."""
     layer_norm: bool = False
     """Normalise h and the LSTM's output."""
-    centre: bool = False
+    subtract_mean_image: bool = False
     """Subtract the mean of the first goal buffer from every image, so that what never changes is not seen."""
     bfloat16: bool = False
     """Run the convolutions in bfloat16, where there is an accelerator."""
@@ -97,21 +97,18 @@ class RewardConfig:
     pair_gap: AtLeastOne = 3.0
     """Mean number of steps between the two frames of a pair of the temporal and twins teachers."""
     embedding: Positive = 32
-    hidden: Count = 0
-    """ReLU units between h and the teacher's embedding; 0: none, as in the paper."""
-    hide: Share = 0.0
-    """Half of the teacher's loss is on images each with a rectangle hidden, up to this part of a side long: it then
-    learns to go by each thing it can see, and not by several at once. 0: none, as in the paper."""
-    trains_features: bool = False
-    """Train h by the teacher's loss too, and not as in the paper by the policy's alone: the teacher then comes to see
-    what the policy has no use for yet, but also what the agent cannot change."""
+    hidden: Positive | None = None
+    """ReLU units between h and the teacher's embedding; None, as in the paper: no hidden layer."""
+    random_erasing: Share = 0.0
+    """Half of the teacher's loss is on images with a random rectangle erased, up to this share of a side long (Zhong et
+    al. 2020): it then learns to go by each thing it can see, and not by several at once."""
     decoys: Positive = 4
-    decoy_pool: Count = 0
-    """This many decoys for all goals of a batch together, which count for as many as the teacher can tell half of
-    its goals from, and at least for `decoys`; the more count, the less hindsight goals weigh in the teacher's loss.
-    0: each goal has its own `decoys`."""
-    inverse_temperature: Amount = 0.0
-    """β of the teacher's softmax; 0 stands for the paper's K + 1, and for 10 where the teacher learns from pairs."""
+    decoy_pool: Positive | None = None
+    """A curriculum of decoys: this many for all goals of a batch together, which count for as many as the teacher can
+    tell half of its goals from, and at least for `decoys`; the more count, the less hindsight goals weigh in the
+    teacher's loss. None, as in the paper: each goal has its own `decoys`."""
+    inverse_temperature: AboveZero | None = None
+    """β of the teacher's softmax; None: the paper's K + 1, or 10 where the teacher learns from pairs."""
     pixel_sigma_scale: AboveZero = 1.0
     """σ_pixel in medians of the squared distance between two goals of the buffer."""
 
@@ -129,17 +126,18 @@ class LearnerConfig:
     epsilon: AboveZero = 1e-5
     clip: AboveZero = 40.0
     """Largest global norm of the gradient."""
-    target_interval: Count = 0
-    """Updates between two copies to the target network; 0: no target network."""
-    average_decay: ShareBelowOne = 0.0
-    """The agent that is evaluated is a running average of the parameters with this decay; 0: the newest ones."""
-    inverse: Amount = 0.0
-    """Weight of a loss that has h tell which action lies between two frames, and so see first what the agent moves;
-    0: none, as in the paper."""
+    target_interval: Positive | None = None
+    """Updates between two copies to the target network; None: no target network."""
+    ema_decay: ShareBelowOne = 0.0
+    """The agent that is evaluated is an exponential moving average of the parameters with this decay (Polyak and
+    Juditsky 1992)."""
+    inverse_dynamics: Amount = 0.0
+    """Weight of an inverse dynamics loss (Pathak et al. 2017): h has to tell which action lies between two frames, and
+    so sees first what the agent moves."""
     replay_ratio: AboveZero = 1.0
     """How often a collected step is trained on, on average."""
-    updates_per_call: Count = 0
-    """Updates scanned in one call to the accelerator; 0: 1 on a CPU, 8 elsewhere."""
+    updates_per_call: Positive | None = None
+    """Updates scanned in one call to the accelerator; None: 1 on a CPU and beside host environments, 8 elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -152,12 +150,13 @@ class ActorConfig:
     epsilon_base: Share = 0.4
     epsilon_exponent: Amount = 7.0
     """Environment i of N explores with ε = base^(1 + exponent · i / (N − 1))."""
-    persistence: Amount = 0.0
-    """An exploring action is repeated n times with probability ∝ n^−persistence; 0: never, the paper's ε-greedy."""
-    steps_per_turn: Count = 0
-    """Steps an environment makes between two turns of the learner; 0: the horizon inside jit, 1 on the host."""
-    warm_up: Count = 0
-    """Random steps between two fillings of the goal buffer before training; 0: the horizon."""
+    ez_greedy: Amount | None = None
+    """Temporally extended ε-greedy exploration (εz-greedy, Dabney et al. 2021): an exploring action is repeated n times
+    with probability ∝ n^−ez_greedy. None: the paper's ε-greedy."""
+    steps_per_turn: Positive | None = None
+    """Steps an environment makes between two turns of the learner; None: the horizon inside jit, 1 on the host."""
+    warm_up: Positive | None = None
+    """Random steps between two fillings of the goal buffer before training; None: the horizon."""
     twins: Positive = 1
     """Environments in a group that begin each attempt in one state, with the same random numbers; 1: no groups."""
     p_restart: Share = 0.0
@@ -177,12 +176,12 @@ class AtariConfig:
     sticky: ShareBelowOne = 0.0
     """Probability that a frame repeats the last action instead of the chosen one."""
     await_control: bool = False
-    """Goals are given where the avatar obeys, and only what ends where it does teaches the teacher: after a lost life
-    Seaquest ignores its player for half a trajectory."""
+    """Goals are given where the avatar is controllable, and only what ends there teaches the teacher: after a lost life
+    Seaquest ignores all actions for half a trajectory."""
     shrink: Literal["auto", "emulator", "accelerator"] = "auto"
     """Who shrinks screens to 84×84; auto: the accelerator where there is one."""
-    threads: Count = 0
-    """Emulators that run at once, each in a process; 0: as many as cores."""
+    threads: Positive | None = None
+    """Emulators that run at once, each in a process; None: as many as cores."""
 
 
 @dataclass(frozen=True)
@@ -216,18 +215,18 @@ class GymConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole run. A budget of 0 is no limit; `steps` counts agent steps over all environments."""
+    """A whole run. A budget of None is no limit; `steps` counts agent steps over all environments."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")] = "arena"
     """The world: arena, arena/84, watermaze, atari/seaquest, control/reacher-hard, lab/rooms_watermaze,
     gym/CarRacing-v3, my_module:factory, …"""
     seed: Seed = 0
-    steps: Count = 0
-    minutes: Amount = 0.0
+    steps: Positive | None = None
+    minutes: AboveZero | None = None
     replay_capacity: Positive = 10_000
     """Trajectories kept for replay."""
-    evaluate_every: Count = 100_000
-    """Agent steps between two evaluations on held-out goals; 0: only at the end."""
+    evaluate_every: Positive | None = 100_000
+    """Agent steps between two evaluations on held-out goals; None: only at the end."""
     evaluation_goals: Positive = 100
     evaluation_trials: Positive = 1
     log_seconds: Amount = 5.0
@@ -264,9 +263,9 @@ def _misfit(config: Config) -> str | None:
         "{relabel.goals} must name at least one kind of goal": len(relabel.goals) >= 1,
         "{relabel.hindsight_window} must lie between 1 and {actor.horizon}": relabel.hindsight_window <= actor.horizon,
         "{goal_buffer.capacity} must exceed {reward.decoys} and {reward.decoy_pool}": (
-            config.goal_buffer.capacity > max(reward.decoys, reward.decoy_pool)
+            config.goal_buffer.capacity > max(reward.decoys, reward.decoy_pool or 0)
         ),
-        "{reward.decoy_pool} must be 0 or at least {reward.decoys}": not 0 < reward.decoy_pool < reward.decoys,
+        "{reward.decoy_pool} must be at least {reward.decoys}": (reward.decoy_pool or reward.decoys) >= reward.decoys,
         "{replay_capacity} must be at least {actor.environments}": config.replay_capacity >= actor.environments,
         "{replay_capacity} must be at least {learner.batch}": config.replay_capacity >= config.learner.batch,
         "{network.channels}, {network.kernels} and {network.strides} must be equally long": (
@@ -299,8 +298,8 @@ def to_json(config: Config) -> str:
 
 
 def from_json(text: str) -> Config:
-    """The config that `to_json` wrote; a field it does not know is an error that names it."""
-    return _build(Config, json.loads(text), "")
+    """The config that `to_json` wrote, today's or an older one; a field it does not know is an error that names it."""
+    return _build(Config, settings_by_new_names(json.loads(text)), "")
 
 
 def _build(kind: Any, values: Any, path: str) -> Any:

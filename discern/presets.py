@@ -16,7 +16,7 @@ FAST: dict[str, Any] = {
     "learner.batch": 64,
     "learner.optimiser": "adam",
     "learner.learning_rate": 3e-4,
-    "learner.average_decay": 0.99,
+    "learner.ema_decay": 0.99,
     "learner.replay_ratio": 4.0,
 }
 
@@ -84,7 +84,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 LONG: dict[str, Any] = {  # for goals that take many steps: what came of them must reach the first of them soon
-    "network.centre": True,
+    "network.subtract_mean_image": True,
     "relabel.goals": ("draw", "hindsight", "other"),
     "reward.hidden": 256,
     "reward.decoy_pool": 128,
@@ -112,12 +112,12 @@ ATARI_FAST: dict[str, Any] = (
         "actor.horizon": 25,
         "actor.in_order": False,
         "learner.batch": 128,
-        "learner.inverse": 1.0,
+        "learner.inverse_dynamics": 1.0,
         "learner.replay_ratio": 16.0,
         "goal_buffer.p_replace": 3e-3,
         "replay_capacity": 12_000,
         "relabel.ends": False,
-        "reward.hide": 1.0,
+        "reward.random_erasing": 1.0,
         "atari.await_control": True,
     }
 )
@@ -129,7 +129,7 @@ CONTROL_FAST: dict[str, Any] = LONG | {
     "learner.replay_ratio": 8.0,
 }
 POSED: dict[str, Any] = CONTROL_FAST | TWINS | {"actor.p_restart": 0.33}  # a target that stays out of reach, say
-SWUNG: dict[str, Any] = CONTROL_FAST | TEMPORAL | {"actor.persistence": 2.0}  # single random steps swing nothing
+SWUNG: dict[str, Any] = CONTROL_FAST | TEMPORAL | {"actor.ez_greedy": 2.0}  # single random steps swing nothing
 
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
@@ -138,15 +138,15 @@ FAST_IN: dict[str, dict[str, Any]] = {
     | {"reward.pair_gap": 2.0, "reward.hidden": 128, "learner.learning_rate": 1e-3, "learner.replay_ratio": 8.0},
     "arena/84": {},
     "atari": ATARI_FAST,
-    "atari/montezuma_revenge": ATARI_FAST | {"actor.persistence": 2.0},  # single random steps climb no ladder
+    "atari/montezuma_revenge": ATARI_FAST | {"actor.ez_greedy": 2.0},  # single random steps climb no ladder
     "watermaze": FIRST_PERSON_FAST,
     "lab": FIRST_PERSON_FAST,
     "control": POSED,
     "control/pendulum-swingup": SWUNG,
     "control/cartpole-swingup": SWUNG,
     "control/ball_in_cup-catch": SWUNG,
-    "control/finger-spin": POSED | {"actor.persistence": 2.0},
-    "gym": {"network.centre": True, "learner.batch": 32, "learner.replay_ratio": 8.0},
+    "control/finger-spin": POSED | {"actor.ez_greedy": 2.0},
+    "gym": {"network.subtract_mean_image": True, "learner.batch": 32, "learner.replay_ratio": 8.0},
 }
 
 

@@ -22,7 +22,7 @@ from discern.training.loop import resume, train
 from discern.types import UserError
 
 METHODS: dict[str, dict[str, Any]] = {
-    "DISCERN": {},
+    "DISCERN": {"reward.kind": "discern"},
     "autoencoder": {"reward.kind": "autoencoder"},
     "WGAN": {"reward.kind": "wgan"},
     "pixel L2": {"reward.kind": "pixels"},
@@ -32,7 +32,7 @@ METHODS: dict[str, dict[str, Any]] = {
 REWARDS = ("DISCERN", "autoencoder", "WGAN", "pixel L2")
 
 TINY: dict[str, Any] = {
-    "steps": 0,
+    "steps": None,
     "minutes": 9.0,
     "actor.environments": 32,
     "evaluate_every": 10_000,
@@ -66,24 +66,24 @@ class Run:
     strategy: str
     seed: int
 
-    def changes(self, minutes: float, preset_name: PresetName) -> dict[str, Any]:
+    def changes(self, minutes: float | None, preset_name: PresetName) -> dict[str, Any]:
         """What differs from the world's own preset."""
         changes: dict[str, Any] = {"goal_buffer.strategy": self.strategy, "seed": self.seed, **METHODS[self.method]}
         if self.method == "no hindsight":
             kinds = preset(self.env, _config_name(preset_name)).relabel.goals
             changes["relabel.goals"] = tuple(kind for kind in kinds if kind != "hindsight")
         if preset(self.env, _config_name(preset_name)).steps:
-            changes["minutes"] = 0.0  # methods are compared after equal steps, however long these take
+            changes["minutes"] = None  # methods are compared after equal steps, however long these take
         if preset_name == "tiny":
             changes |= TINY
         if minutes:
-            changes |= {"minutes": minutes, "steps": 0}
+            changes |= {"minutes": minutes, "steps": None}
         return changes
 
-    def config(self, minutes: float, preset_name: PresetName) -> Config:
+    def config(self, minutes: float | None, preset_name: PresetName) -> Config:
         return replace(preset(self.env, _config_name(preset_name)), self.changes(minutes, preset_name))
 
-    def command(self, minutes: float, preset_name: PresetName) -> str:
+    def command(self, minutes: float | None, preset_name: PresetName) -> str:
         """The same run by hand."""
         words = ["discern", "train", self.env]
         if preset_name == "paper":
@@ -144,12 +144,12 @@ class Drawn:
 def reproduce(
     figures: Iterable[str],
     root: Path,
-    budget: float = 0.0,
+    budget: float | None = None,
     seeds: int = 1,
     preset_name: PresetName = "fast",
     console: Console | None = None,
 ) -> list[Path]:
-    """Draws the figures into `root/figures`; `budget` is minutes for all their runs together, 0 the worlds' own."""
+    """Draws the figures into `root/figures`; `budget` is minutes for all their runs together, None the worlds' own."""
     console = console or Console()
     wanted = list(FIGURES) if "all" in figures else list(dict.fromkeys(figures))
     unknown = [name for name in wanted if name not in FIGURES]
@@ -157,12 +157,12 @@ def reproduce(
         raise UserError(f"there is no figure '{unknown[0]}'; there are: all, {', '.join(FIGURES)}")
     if not wanted:
         raise UserError(f"name the figures to draw: all, {', '.join(FIGURES)}")
-    if seeds < 1 or not 0 <= budget < float("inf"):
-        raise UserError("seeds must be at least 1 and the budget not below 0")
+    if seeds < 1 or (budget is not None and not 0 < budget < float("inf")):
+        raise UserError("seeds must be at least 1 and the budget above 0")
     refuse_unless_writable(root)
     plans = {name: FIGURES[name].runs(seeds, preset_name == "tiny") for name in wanted}
     runs = list(dict.fromkeys(run for plan in plans.values() for run in plan))
-    minutes = round(budget / len(runs), 3) if budget else 0.0
+    minutes = round(budget / len(runs), 3) if budget else None
     root.mkdir(parents=True, exist_ok=True)
     jax.config.update("jax_compilation_cache_dir", str((root / ".compiled").resolve()))
     for number, run in enumerate(runs):
@@ -175,7 +175,7 @@ def reproduce(
     return drawn
 
 
-def _ensure(run: Run, folder: Path, minutes: float, preset_name: PresetName, console: Console) -> None:
+def _ensure(run: Run, folder: Path, minutes: float | None, preset_name: PresetName, console: Console) -> None:
     """Runs what is missing, goes on with what was stopped, leaves alone what has finished."""
     if is_finished(folder):
         return
@@ -186,7 +186,7 @@ def _ensure(run: Run, folder: Path, minutes: float, preset_name: PresetName, con
         train(config, folder, console)
 
 
-def _draw(name: str, plan: list[Run], root: Path, minutes: float, preset_name: PresetName) -> Path:
+def _draw(name: str, plan: list[Run], root: Path, minutes: float | None, preset_name: PresetName) -> Path:
     figure, path = FIGURES[name], root / "figures" / f"{name}.png"
     path.parent.mkdir(exist_ok=True)
     folders = {run: root / run.name for run in plan}

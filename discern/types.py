@@ -22,7 +22,7 @@ class Trajectories(NamedTuple):
     actions: Array  # int32 [B, T]
     goal: Array  # uint8 [B, H, W, 3]
     goal_slot: Array  # int32 [B], where in the goal buffer the goal stood
-    in_hand: Array  # bool [B], whether the world obeyed at the end
+    controllable: Array  # bool [B], whether the world heeded actions at the end
     measures: Array  # float32 [B, T+1, D], the scored dimensions, which no network sees; D is 0 where unknown
     goal_measures: Array  # float32 [B, D]
 
@@ -60,14 +60,14 @@ class LearnerState(NamedTuple):
 
     params: Params
     target_params: Params  # None where no target network is used
-    average: Params  # running average of params, the agent that is evaluated; None: params are
+    ema: Params  # exponential moving average of params, the agent that is evaluated; None: params are
     optimiser: Any
     updates: Array  # int32 []
 
     @property
     def agent(self) -> Params:
         """The parameters to evaluate and to ship."""
-        return self.params if self.average is None else self.average
+        return self.params if self.ema is None else self.ema
 
 
 class LstmState(NamedTuple):

@@ -16,7 +16,7 @@ from discern.config import Config, replace  # noqa: E402
 from discern.presets import preset  # noqa: E402
 
 TINY = {
-    "minutes": 0.0,
+    "minutes": None,
     "steps": 2000,
     "actor.environments": 4,
     "actor.horizon": 5,
@@ -24,13 +24,13 @@ TINY = {
     "learner.replay_ratio": 1.0,
     "replay_capacity": 16,
     "goal_buffer.capacity": 16,
-    "reward.decoy_pool": 0,
+    "reward.decoy_pool": None,
     "network.channels": (4,),
     "network.features": 8,
     "network.lstm": 8,
     "network.time_units": 4,
     "evaluation_goals": 4,
-    "evaluate_every": 0,
+    "evaluate_every": None,
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discern.agent.learner import Learner
-from discern.agent.policy import Whims, epsilon_greedy, next_whims
+from discern.agent.policy import ExtendedActions, epsilon_greedy, extend_actions
 from discern.agent.relabel import relabel, rows
 from discern.agent.replay import Memory, empty_replay, sample
 from discern.config import ActorConfig, Config, replace
@@ -145,13 +145,13 @@ def test_epsilon_greedy_explores_as_often_as_told():
 
 def test_a_whim_lasts_as_long_as_it_was_drawn_for():
     n = 20_000
-    whims = Whims(jnp.full(n, 7, jnp.int32), jnp.zeros(n, jnp.int32))
-    drawn = next_whims(jax.random.key(0), whims, jnp.full(n, 0.5), actions=4, persistence=2.0)
+    extended = ExtendedActions(jnp.full(n, 7, jnp.int32), jnp.zeros(n, jnp.int32))
+    drawn = extend_actions(jax.random.key(0), extended, jnp.full(n, 0.5), actions=4, ez_greedy=2.0)
     left = np.asarray(drawn.left)
     assert (left > 0).mean() == pytest.approx(0.5, abs=0.02)
     assert ((left == 1).sum() / (left == 2).sum()) == pytest.approx(4.0, rel=0.15)
     assert left.max() > 20
-    again = next_whims(jax.random.key(1), drawn, jnp.ones(n), actions=4, persistence=2.0)
+    again = extend_actions(jax.random.key(1), drawn, jnp.ones(n), actions=4, ez_greedy=2.0)
     under_way = left > 0
     np.testing.assert_array_equal(np.asarray(again.left)[under_way], left[under_way])
     np.testing.assert_array_equal(np.asarray(again.action)[under_way], np.asarray(drawn.action)[under_way])
@@ -161,28 +161,28 @@ def test_a_whim_lasts_as_long_as_it_was_drawn_for():
 def test_persistent_exploration_repeats_its_actions(way):
     settings = {"actor.epsilon_base": 1.0, "actor.epsilon_exponent": 0.0}
     repeats = []
-    for persistence in (0.0, 1.0):
-        config = replace(CONFIG, settings | {"actor.persistence": persistence})
+    for ez_greedy in (0.0, 1.0):
+        config = replace(CONFIG, settings | {"actor.ez_greedy": ez_greedy})
         stored, _, _, _ = collect(way, 0, 61, config)
         repeats.append((stored.actions[:, 1:] == stored.actions[:, :-1]).mean())
     assert repeats[1] > repeats[0] + 0.2
 
 
 class Unruly(Hosted):
-    """Does not obey in the first four observations of an episode."""
+    """Is not controllable in the first four observations of an episode."""
 
     def recv(self):
         step = super().recv()
         images = np.asarray(self.observe(step.raw))
-        return step._replace(in_hand=images[:, 0, 0, 1] >= 4)
+        return step._replace(controllable=images[:, 0, 0, 1] >= 4)
 
 
-def test_a_goal_is_given_where_the_world_obeys(monkeypatch):
+def test_a_goal_is_given_where_the_world_is_controllable(monkeypatch):
     monkeypatch.setitem(collect.__globals__, "Hosted", Unruly)
     stored, _, counts, goal_images = collect("host", episode=2 * HORIZON + 5, steps=8 * HORIZON)
     first_step = stored.observations[:, 0, 0, 0, 1].astype(int)
     assert len(first_step) > 2 * ENVIRONMENTS
-    assert first_step.min() == 3  # the last observation of an episode that does not obey
-    assert stored.in_hand.all()
+    assert first_step.min() == 3  # the last observation of an episode that is not controllable
+    assert stored.controllable.all()
     assert (goal_images[:, 0, 0, 1] >= 4).all()
     assert counts["trajectories"] == len(stored.actions)

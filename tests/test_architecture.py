@@ -5,7 +5,19 @@ import io
 import tokenize
 from pathlib import Path
 
-ROOMS = ["types", "machine", "checks", "config", "presets", "parsing", "rendering", "envs", "agent", "storage"]
+ROOMS = [
+    "types",
+    "machine",
+    "checks",
+    "renamed",
+    "config",
+    "presets",
+    "parsing",
+    "rendering",
+    "envs",
+    "agent",
+    "storage",
+]
 ROOMS += ["inference", "evaluation", "training", "diagnostics", "reproduce", "studio", "cli", "__main__"]
 SOURCE = Path(__file__).parent.parent / "discern"
 
@@ -49,7 +61,7 @@ def code_lines(file: Path) -> int:
 def test_the_house_stays_small():
     files = list(SOURCE.rglob("*.py"))
     assert max(len(file.read_text().splitlines()) for file in files) <= 400
-    assert sum(map(code_lines, files)) <= 7330
+    assert sum(map(code_lines, files)) <= 7400
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.FunctionDef):

@@ -34,7 +34,7 @@ from discern.types import UserError
 ON_HOST, ON_DEVICE = AtariConfig(shrink="emulator"), AtariConfig(shrink="accelerator")
 LIVES = 59  # Seaquest's byte of them
 TINY = {
-    "minutes": 0.0,
+    "minutes": None,
     "steps": 1500,
     "actor.environments": 4,
     "actor.horizon": 10,
@@ -48,7 +48,7 @@ TINY = {
     "network.features": 8,
     "network.lstm": 8,
     "evaluation_goals": 4,
-    "evaluate_every": 0,
+    "evaluate_every": None,
 }
 
 
@@ -223,7 +223,7 @@ def test_the_avatar_is_where_memory_says(game, start):
     emulator = Emulator(game)
     emulator.start(np.random.default_rng(0))
     np.testing.assert_array_equal(emulator.position, start)
-    assert emulator.obeys()
+    assert emulator.is_controllable()
     emulator.skip(RIGHT)
     np.testing.assert_array_equal(emulator.position, (start[0] + 4, start[1]))
     assert [d.name for d in make_scored_env(f"atari/{game}").spec.dimensions] == ["x", "y"]
@@ -232,7 +232,7 @@ def test_the_avatar_is_where_memory_says(game, start):
 def test_before_it_obeys_the_submarine_is_locked():
     emulator = Emulator("seaquest")
     emulator._ale.reset_game()
-    assert not emulator.obeys()
+    assert not emulator.is_controllable()
 
 
 def test_outside_the_first_room_nothing_is_measured():
@@ -352,30 +352,30 @@ def test_before_a_lost_life_the_avatar_is_helpless_and_after_it_locked(game):
         emulator.step(action)
     assert not before
     for _ in range(AVATARS[game].locked_after_loss - 1):
-        assert not emulator.obeys(steps=1)
+        assert not emulator.is_controllable(steps=1)
         emulator.skip(NOOP)
     emulator.skip(NOOP)
     emulator.skip(NOOP)
-    assert emulator.obeys()
+    assert emulator.is_controllable()
 
 
 def test_the_world_is_in_hand_where_the_avatar_obeys():
     world = Atari("seaquest", 2, AtariConfig(shrink="emulator", await_control=True))
     first = world.reset(0)
-    in_hand, lives = [first.in_hand], [first.raw.ram[:, LIVES].copy()]
+    controllable, lives = [first.controllable], [first.raw.ram[:, LIVES].copy()]
     for t in range(500):
         now = step(world, np.full(2, t // 8 % 18, np.int32))
-        in_hand.append(now.in_hand)
+        controllable.append(now.controllable)
         lives.append(now.raw.ram[:, LIVES].copy())
     world.close()
-    assert not np.any(in_hand[:32])
-    assert np.all(in_hand[32:40])
+    assert not np.any(controllable[:32])
+    assert np.all(controllable[32:40])
     losses = np.argwhere(np.diff(np.array(lives, int), axis=0) < 0)
     assert len(losses) >= 1
     for t, which in losses:
-        assert not np.any(np.array(in_hand)[t + 1 : t + 31, which])
+        assert not np.any(np.array(controllable)[t + 1 : t + 31, which])
     plain = Atari("seaquest", 1, AtariConfig(shrink="emulator"))
-    assert plain.reset(0).in_hand is True
+    assert plain.reset(0).controllable is True
     plain.close()
 
 
@@ -424,12 +424,12 @@ def test_attempts_begin_together_where_one_that_obeyed_has_ended():
     continued, chosen = 0, set()
     for before, attempt in pairwise(attempts):
         assert len(attempt) == 21
-        assert np.all(attempt[0].in_hand)
+        assert np.all(attempt[0].controllable)
         for group in (slice(0, 3), slice(3, 6)):
             first, last = (now.raw.ram[group] for now in (attempt[0], before[-1]))
             assert (first == first[0]).all()
             dying = np.any([last[:, byte] > most for byte, most in AVATARS["montezuma_revenge"].helpless], axis=0)
-            alive = np.flatnonzero(before[-1].in_hand[group] & ~dying)
+            alive = np.flatnonzero(before[-1].controllable[group] & ~dying)
             if len(alive):
                 continued += 1
                 matching = [i for i in alive if (last[i] == first[0]).all()]
@@ -450,7 +450,7 @@ def test_attempts_begin_at_a_games_start_as_often_as_asked(twins):
         env = Atari("seaquest", 4, AtariConfig(shrink="emulator", await_control=True), Attempts(6, twins, p_restart))
         attempts = attempts_of(env, 12)
         env.close()
-        assert np.all([now.in_hand for attempt in attempts for now in attempt])  # nothing is locked
+        assert np.all([now.controllable for attempt in attempts for now in attempt])  # nothing is locked
         places = np.concatenate([env.measure(attempt[0].raw) for attempt in attempts])
         starts[p_restart] = (places == (76, 13)).all(axis=1)
     assert starts[1.0].all()
@@ -461,7 +461,7 @@ def test_the_end_of_a_game_ends_the_attempt_of_its_group():
     env = Atari("breakout", 4, AtariConfig(shrink="emulator", await_control=True), Attempts(1000, 2, 0.0))
     now, chance, ends = env.reset(0), np.random.default_rng(0), []
     while len(ends) < 2:
-        last = now.is_last.copy(), np.array(now.in_hand)
+        last = now.is_last.copy(), np.array(now.controllable)
         now = step(env, chance.integers(0, 18, 4, dtype=np.int32))
         assert (now.is_last[::2] == now.is_last[1::2]).all()
         assert (now.is_first == last[0]).all()

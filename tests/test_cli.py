@@ -6,7 +6,7 @@ import pytest
 from discern.cli import main
 
 SMALL = (
-    "--steps 800 --minutes 0 --actor.environments 4 --actor.horizon 5 --learner.batch 4 --replay-capacity 16 "
+    "--steps 800 --minutes None --actor.environments 4 --actor.horizon 5 --learner.batch 4 --replay-capacity 16 "
     "--goal-buffer.capacity 16 --network.channels 4 --network.features 8 --network.lstm 8 --evaluation-goals 4"
 )
 
@@ -47,9 +47,9 @@ def test_train_evaluate_and_look(discern, tmp_path):
     assert (tmp_path / "averages.png").read_bytes().startswith(b"\x89PNG")
     assert "whole goal" in out
     assert "at some step" in out
-    code, _, err = discern(f"evaluate {run} --steps 3")
+    code, _, err = discern(f"evaluate {run} --steps 9")
     assert code == 2
-    assert "knows only 5 steps" in err
+    assert "takes 1 to 5 steps" in err
     code, _, err = discern(f"train arena --run {run} {SMALL}")
     assert code == 2
     assert err.count("\n") == 1
@@ -74,7 +74,7 @@ def test_success_over_the_steps_a_goal_may_take(discern, tmp_path):
     assert "in 2 steps" in discern(asked)[1]
     for mistake, sentence in {
         "--steps 9": "takes 1 to 5 steps to a goal, not 9",
-        "--budgets 0": "takes 1 to 5 steps to a goal, not 0",
+        "--budgets 0": "each of --budgets must be at least 1, not 0",
         f"--budget-figure {figure}": "name the numbers of steps to draw success over",
     }.items():
         code, _, err = discern(f"evaluate {run} {mistake}")

@@ -26,7 +26,7 @@ from discern.presets import preset
 from discern.storage.run_folder import RunFolder
 from discern.training.cluster import loop as cluster
 from discern.training.cluster.loop import ClusterLoop
-from discern.training.cluster.worker import Player, ladder, share_of
+from discern.training.cluster.worker import Worker, ladder, share_of
 from discern.training.loop import resume
 from discern.training.session import Session
 from discern.types import LostError, UserError
@@ -55,14 +55,14 @@ def loop(nodes, tiny):
         loop.close()
 
 
-def players(cluster: Cluster) -> list[int]:
+def workers(cluster: Cluster) -> list[int]:
     """The processes of the cluster's actors."""
     raylets = {node.all_processes["raylet"][0].process.pid for node in cluster.list_all_nodes()}
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent in raylets and b"RemotePlayer" in (process / "cmdline").read_bytes():
+            if parent in raylets and b"RemoteWorker" in (process / "cmdline").read_bytes():
                 found.append(int(process.name))
         except (FileNotFoundError, ProcessLookupError):
             continue
@@ -81,10 +81,10 @@ class TestShares:
 
     def test_a_player_keeps_the_replay_ratio_and_proposes_what_it_saw(self, tiny):
         config = replace(tiny, {"learner.replay_ratio": 1.7, "goal_buffer.p_replace": 0.1})
-        player = Player(config, 0, 1)
-        opening = player.start()
-        params = player.collector.imitator.init(jax.random.key(0))
-        played = [player.turn(params, opening.goals, 0) for _ in range(60)]
+        worker = Worker(config, 0, 1)
+        opening = worker.start()
+        params = worker.collector.imitator.init(jax.random.key(0))
+        played = [worker.turn(params, opening.goals, 0) for _ in range(60)]
         steps = sum(turn.steps for turn in played)
         assert sum(len(turn.batches) for turn in played) * 20 / steps == pytest.approx(1.7, rel=0.05)
         assert sum(len(turn.proposed.images) for turn in played) / steps == pytest.approx(0.1, rel=0.3)
@@ -93,7 +93,7 @@ class TestShares:
 
 
 def test_it_learns_on_three_nodes(nodes, tmp_path):
-    config = replace(preset("arena/16"), {"steps": 500_000, "evaluate_every": 0, "checkpoint_seconds": 1e9})
+    config = replace(preset("arena/16"), {"steps": 500_000, "evaluate_every": None, "checkpoint_seconds": 1e9})
     run = cluster.train(config, nodes.address, 3, tmp_path / "run", QUIET)
     last = RunFolder(run).metrics()[-1]
     assert last["random"] < 0.08
@@ -109,13 +109,13 @@ def test_turns_weights_goals_and_back_pressure(loop):
     for _ in range(60):
         before = int(state.learner.updates)
         state, _ = loop.turn(state)
-        lags.append(loop.crew.lag)
-        assert len(loop.crew.orders) == 4  # two for each actor, however slow the learner
-        assert loop.crew.updates - loop.crew.published_at <= 2 * loop.crew.a_round
-        assert int(state.learner.updates) - before <= loop.crew.a_round // 2
+        lags.append(loop.supervisor.lag)
+        assert len(loop.supervisor.orders) == 4  # two for each actor, however slow the learner
+        assert loop.supervisor.updates - loop.supervisor.published_at <= 2 * loop.supervisor.a_round
+        assert int(state.learner.updates) - before <= loop.supervisor.a_round // 2
     assert 0 < max(lags) <= loop.parameter_lag()
-    assert int(state.learner.updates) == loop.crew.updates > 20
-    assert loop.crew.published[2] > 0  # the goals were published anew
+    assert int(state.learner.updates) == loop.supervisor.updates > 20
+    assert loop.supervisor.published[2] > 0  # the goals were published anew
     assert (np.asarray(state.memory.goals.images) != first).any()
 
 
@@ -123,7 +123,7 @@ def test_a_poisoned_batch_is_refused_and_counted(loop):
     loop, state = loop
     while not state.learning:
         state, _ = loop.turn(state)
-    good = next(played for played in iter(lambda: loop.crew.next()[1], None) if played.batches)
+    good = next(played for played in iter(lambda: loop.supervisor.next()[1], None) if played.batches)
     batch = good.batches[0]
     assert loop.accepts(batch)
     pixels = batch.trajectories.observations.astype(np.float32)
@@ -135,10 +135,13 @@ def test_a_poisoned_batch_is_refused_and_counted(loop):
         batch._replace(trajectories=batch.trajectories._replace(actions=batch.trajectories.actions - 7)),
         batch._replace(extra_goals=None),
     ]
-    loop.crew.next = lambda: (0, good._replace(batches=poisoned, proposed=good.proposed._replace(images=pixels[0])))
+    loop.supervisor.next = lambda: (
+        0,
+        good._replace(batches=poisoned, proposed=good.proposed._replace(images=pixels[0])),
+    )
     updates = int(state.learner.updates)
     state, metrics = loop.turn(state)
-    assert loop.crew.refused == 1 + len(poisoned)
+    assert loop.supervisor.refused == 1 + len(poisoned)
     assert int(state.learner.updates) == updates
     assert metrics == {}
 
@@ -165,7 +168,7 @@ def test_a_learner_that_fails_ends_with_a_checkpoint(nodes, tmp_path, tiny, monk
 
 def test_killed_actors_and_a_dead_node_are_replaced_and_counted(nodes, tmp_path, tiny, monkeypatch):
     """Once it learns, an actor's process dies every ten seconds, three in all, and a whole node once."""
-    config = replace(tiny, {"steps": 0, "log_seconds": 1.0, "checkpoint_seconds": 5.0})
+    config = replace(tiny, {"steps": None, "log_seconds": 1.0, "checkpoint_seconds": 5.0})
     rows = RunFolder(tmp_path / "run").metrics
     doomed = nodes.add_node(num_cpus=2)
     survived, ended, killed = threading.Event(), threading.Event(), []
@@ -174,7 +177,7 @@ def test_killed_actors_and_a_dead_node_are_replaced_and_counted(nodes, tmp_path,
         while not rows() and not ended.wait(0.5):
             pass
         while len(killed) < 3 and not ended.wait(10):
-            killed.append(min(players(nodes)))  # the oldest: a new one has the time to start
+            killed.append(min(workers(nodes)))  # the oldest: a new one has the time to start
             os.kill(killed[-1], signal.SIGKILL)
             if len(killed) == 2:
                 nodes.remove_node(doomed, allow_graceful=False)

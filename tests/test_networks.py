@@ -151,14 +151,14 @@ def test_float_images_are_refused():
 
 
 def test_centring_takes_away_what_never_changes_and_is_not_trained():
-    imitator = Imitator(dataclasses.replace(SMALL, centre=True), (12, 12, 3), actions=3, horizon=4)
+    imitator = Imitator(dataclasses.replace(SMALL, subtract_mean_image=True), (12, 12, 3), actions=3, horizon=4)
     scene = jax.random.randint(jax.random.key(0), (12, 12, 3), 0, 256).astype(jnp.uint8)
     params = imitator.calibrate(imitator.init(jax.random.key(1)), jnp.stack([scene, scene]))
-    np.testing.assert_allclose(params["torso"]["centre"], scene / 255, atol=1e-6)
+    np.testing.assert_allclose(params["torso"]["mean_image"], scene / 255, atol=1e-6)
     plain = Imitator(SMALL, (12, 12, 3), actions=3, horizon=4)
-    rest = {"torso": {name: leaf for name, leaf in params["torso"].items() if name != "centre"}}
+    rest = {"torso": {name: leaf for name, leaf in params["torso"].items() if name != "mean_image"}}
     black = jnp.zeros((1, 12, 12, 3), jnp.uint8)
     np.testing.assert_allclose(imitator.features(params, scene[None]), plain.features(rest, black), atol=1e-6)
     gradient = jax.grad(lambda params: imitator.features(params, black).sum())(params)
-    assert not gradient["torso"]["centre"].any()
+    assert not gradient["torso"]["mean_image"].any()
     assert gradient["torso"]["Dense_0"]["kernel"].any()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from discern.agent.goal_buffer import GoalBuffer
-from discern.agent.relabel import draw_ends, in_hand_only, measures, relabel, rows
+from discern.agent.relabel import controllable_only, draw_ends, measures, relabel, rows
 from discern.config import RelabelConfig, RewardConfig
 from discern.types import Batch, Trajectories
 
@@ -12,7 +12,7 @@ BATCH, LENGTH, CAPACITY = 6, 5, 16
 FRAMES = LENGTH + 1
 
 
-def trajectories(in_hand: jax.Array = jnp.ones(BATCH, bool)) -> Trajectories:  # noqa: B008
+def trajectories(controllable: jax.Array = jnp.ones(BATCH, bool)) -> Trajectories:  # noqa: B008
     """Pixels say which trajectory and which frame; intended goals are (200 + b, 0), buffer entries (0, 100 + slot)."""
     b, t = jnp.meshgrid(jnp.arange(BATCH), jnp.arange(FRAMES), indexing="ij")
     pixels = jnp.stack([b, t, jnp.zeros_like(b)], -1).astype(jnp.uint8)[:, :, None, None]
@@ -22,7 +22,7 @@ def trajectories(in_hand: jax.Array = jnp.ones(BATCH, bool)) -> Trajectories:  #
         jnp.zeros((BATCH, LENGTH), jnp.int32),
         goal[:, None, None],
         jnp.arange(BATCH, dtype=jnp.int32),
-        in_hand,
+        controllable,
         pixels[:, :, 0, 0].astype(jnp.float32),
         goal.astype(jnp.float32),
     )
@@ -110,23 +110,23 @@ def test_a_pool_of_decoys_is_drawn_once_for_all_goals():
     assert len({tuple(pixel) for pixel in np.asarray(batch.decoys)[0, :, 0, 0].tolist()}) == 8
 
 
-def test_the_teacher_learns_only_from_ends_at_which_the_world_obeyed():
-    in_hand = jnp.array([True, False, True, False, False, True])
+def test_the_teacher_learns_only_from_ends_at_which_the_world_was_controllable():
+    controllable = jnp.array([True, False, True, False, False, True])
     batch = draw(
-        jax.random.key(0), trajectories(in_hand), buffer(), RelabelConfig(p_hindsight=0.0), RewardConfig(decoys=4)
+        jax.random.key(0), trajectories(controllable), buffer(), RelabelConfig(p_hindsight=0.0), RewardConfig(decoys=4)
     )
     achieved = np.asarray(rows(batch)[batch.achieved_row])[:, 0, 0, :2].astype(int)
     intended = np.asarray(rows(batch)[batch.teacher_row])[:, 0, 0, 0].astype(int)
     assert set(achieved[:, 0].tolist()) == {0, 2, 5}
-    np.testing.assert_array_equal(achieved[np.asarray(in_hand), 0], [0, 2, 5])
+    np.testing.assert_array_equal(achieved[np.asarray(controllable), 0], [0, 2, 5])
     assert (achieved[:, 1] == FRAMES - 1).all()
     np.testing.assert_array_equal(intended - 200, achieved[:, 0])
     np.testing.assert_array_equal(np.asarray(batch.goal_row[:, 0]), BATCH * FRAMES + np.arange(BATCH))
 
 
-def test_where_no_end_obeyed_the_teacher_takes_what_there_is():
-    np.testing.assert_array_equal(in_hand_only(jnp.zeros(4, bool)), [0, 0, 0, 0])
-    np.testing.assert_array_equal(in_hand_only(jnp.ones(4, bool)), [0, 1, 2, 3])
+def test_where_no_end_was_controllable_the_teacher_takes_what_there_is():
+    np.testing.assert_array_equal(controllable_only(jnp.zeros(4, bool)), [0, 0, 0, 0])
+    np.testing.assert_array_equal(controllable_only(jnp.ones(4, bool)), [0, 1, 2, 3])
 
 
 def test_measures_follow_the_rows_of_their_images():

@@ -6,7 +6,7 @@ import pytest
 
 from discern.agent.rewards import make_reward
 from discern.agent.rewards.autoencoder import AutoencoderReward, reconstruction_error
-from discern.agent.rewards.discern import DiscernReward, embed, goal_log_likelihood, similarity, tellable
+from discern.agent.rewards.discern import DiscernReward, decoy_curriculum, embed, goal_log_likelihood, similarity
 from discern.agent.rewards.oracle import closeness, distances
 from discern.agent.rewards.pairs import draw_pairs, temporal_similarities, twin_similarities
 from discern.agent.rewards.pixels import PixelReward, squared_distance
@@ -189,11 +189,11 @@ def test_a_decoy_may_count_for_several():
 
 def test_as_many_decoys_count_as_half_of_the_goals_are_found_among():
     everyone, none_of_it = jnp.ones(3), jnp.zeros(3)
-    assert tellable(jnp.array([1.0, 1.0, 0.9]), everyone, 4, 128) == 128  # two of three are always found
-    assert tellable(jnp.full(3, 0.95), everyone, 4, 128) == 8  # 0.95^8 = 0.66, 0.95^16 = 0.44
-    assert tellable(jnp.full(3, 0.5), everyone, 4, 128) == 4  # never fewer
-    assert tellable(jnp.array([1.0, 0.5, 0.5]), jnp.array([1.0, 0.0, 0.0]), 4, 64) == 64
-    assert 4 <= tellable(jnp.full(3, 0.5), none_of_it, 4, 64) <= 64
+    assert decoy_curriculum(jnp.array([1.0, 1.0, 0.9]), everyone, 4, 128) == 128  # two of three are always found
+    assert decoy_curriculum(jnp.full(3, 0.95), everyone, 4, 128) == 8  # 0.95^8 = 0.66, 0.95^16 = 0.44
+    assert decoy_curriculum(jnp.full(3, 0.5), everyone, 4, 128) == 4  # never fewer
+    assert decoy_curriculum(jnp.array([1.0, 0.5, 0.5]), jnp.array([1.0, 0.0, 0.0]), 4, 64) == 64
+    assert 4 <= decoy_curriculum(jnp.full(3, 0.5), none_of_it, 4, 64) <= 64
 
 
 def test_the_pool_is_weighed_by_what_the_teacher_is_ready_for():

@@ -28,7 +28,7 @@ from discern.types import UserError
 QUIET = Console(quiet=True)
 BACKGROUND = [sys.executable, "-c", "from discern.cli import main; main()", "train"]
 FLAGS = (
-    "arena --minutes 10 --checkpoint-seconds 0.1 --log-seconds 0.1 --evaluate-every 0 --evaluation-goals 4 "
+    "arena --minutes 10 --checkpoint-seconds 0.1 --log-seconds 0.1 --evaluate-every None --evaluation-goals 4 "
     "--actor.environments 4 --actor.horizon 5 --learner.batch 4 --learner.replay-ratio 1 --replay-capacity 16 "
     "--goal-buffer.capacity 16 --network.channels 4 --network.features 8 --network.lstm 8 --network.time-units 4"
 )
@@ -42,7 +42,7 @@ def test_a_short_run_really_learns(tmp_path):
     """The default world and configuration with a smaller LSTM and a fifth of the default's time."""
     config = replace(
         discern.preset("arena"),
-        {"network.lstm": 64, "minutes": 0.0, "steps": 260_000, "evaluate_every": 0, "checkpoint_seconds": 1e9},
+        {"network.lstm": 64, "minutes": None, "steps": 260_000, "evaluate_every": None, "checkpoint_seconds": 1e9},
     )
     run = train(config, tmp_path / "run", QUIET)
     last = RunFolder(run).metrics()[-1]
@@ -126,7 +126,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, tiny):
 
 
 def test_a_small_checkpoint_goes_on_too(tmp_path, tiny):
-    config = replace(tiny, {"learner.target_interval": 7, "learner.average_decay": 0.9, "learner.inverse": 1.0})
+    config = replace(tiny, {"learner.target_interval": 7, "learner.ema_decay": 0.9, "learner.inverse_dynamics": 1.0})
     run = train(config, tmp_path / "run", QUIET)
     before = arrays_of(run)
     assert not any(name.startswith(("replay", "learner.average", "learner.target")) for name in before)

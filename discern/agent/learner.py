@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from discern.agent.networks import Imitator, Inverse
+from discern.agent.networks import Imitator, InverseDynamics
 from discern.agent.q_learning import goal_returns, td_loss
 from discern.agent.relabel import measures, rows
 from discern.agent.rewards import Reward, make_reward
@@ -21,11 +21,10 @@ class Learner:
     def __init__(self, config: Config, spec: EnvSpec):
         self.config = config.learner
         self.imitator = Imitator(config.network, spec.image_shape, spec.actions, config.actor.horizon)
-        self.inverse = Inverse(config.network, spec.actions)
+        self.inverse_dynamics = InverseDynamics(config.network, spec.actions)
         self.ends = config.relabel.ends
         self.reward: Reward = make_reward(config, spec.dimensions)
-        self.hide = config.reward.hide
-        self.held = (lambda h: h) if config.reward.trains_features else jax.lax.stop_gradient
+        self.random_erasing = config.reward.random_erasing
         self.optimiser = make_optimiser(config.learner, self.reward)
 
     def init(self, key: PRNGKey, goal_images: jax.Array) -> LearnerState:
@@ -34,12 +33,12 @@ class Learner:
         params = self.imitator.calibrate(self.imitator.init(imitator_key), goal_images)
         reward = self.reward.init(reward_key, self.imitator.config.features, self.imitator.image_shape)
         params["reward"] = self.reward.calibrate(reward, goal_images)
-        if self.config.inverse:
+        if self.config.inverse_dynamics:
             h = jnp.zeros((1, self.imitator.config.features))
-            params["inverse"] = self.inverse.init(jax.random.fold_in(key, 1), h, h)["params"]
+            params["inverse_dynamics"] = self.inverse_dynamics.init(jax.random.fold_in(key, 1), h, h)["params"]
         target = jax.tree.map(jnp.copy, policy_part(params)) if self.config.target_interval else None
-        average = jax.tree.map(jnp.copy, params) if self.config.average_decay else None
-        return LearnerState(params, target, average, self.optimiser.init(params), jnp.zeros((), jnp.int32))
+        ema = jax.tree.map(jnp.copy, params) if self.config.ema_decay else None
+        return LearnerState(params, target, ema, self.optimiser.init(params), jnp.zeros((), jnp.int32))
 
     def update(self, state: LearnerState, batch: Batch) -> tuple[LearnerState, dict[str, jax.Array]]:
         """A new state after one gradient step on a relabelled batch."""
@@ -57,12 +56,12 @@ class Learner:
         updates = state.updates + 1
         target = state.target_params
         if target is not None:
-            copy_now = updates % self.config.target_interval == 0
+            copy_now = updates % (self.config.target_interval or 1) == 0
             target = jax.tree.map(lambda new, old: jnp.where(copy_now, new, old), policy_part(params), target)
-        average = state.average
-        if average is not None:
-            average = optax.incremental_update(params, average, 1.0 - self.config.average_decay)
-        return LearnerState(params, target, average, optimiser, updates)
+        ema = state.ema
+        if ema is not None:
+            ema = optax.incremental_update(params, ema, 1.0 - self.config.ema_decay)
+        return LearnerState(params, target, ema, optimiser, updates)
 
     def loss(self, params: Params, target_params: Params, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The TD loss of every goal of every trajectory, averaged over both, plus the reward's own loss."""
@@ -78,16 +77,18 @@ class Learner:
         rewards = self.rewards(params["reward"], features, images, decoys, batch)
         policy_loss = self.policy_loss(q_values, bootstrap, rewards, batch)
         metrics = {"td_loss": policy_loss, "reward_mean": rewards.mean(), "q_mean": q_values.mean(), **reward_metrics}
-        if not self.config.inverse:
+        if not self.config.inverse_dynamics:
             return policy_loss + reward_loss, metrics
-        inverse_loss = self.inverse_loss(params, features, batch)
-        loss = policy_loss + reward_loss + self.config.inverse * inverse_loss
-        return loss, metrics | {"inverse_loss": inverse_loss}
+        inverse_dynamics_loss = self.inverse_dynamics_loss(params, features, batch)
+        loss = policy_loss + reward_loss + self.config.inverse_dynamics * inverse_dynamics_loss
+        return loss, metrics | {"inverse_dynamics_loss": inverse_dynamics_loss}
 
-    def inverse_loss(self, params: Params, features: jax.Array, batch: Batch) -> jax.Array:
+    def inverse_dynamics_loss(self, params: Params, features: jax.Array, batch: Batch) -> jax.Array:
         """−log of the chance that h gives to the action taken between two frames, averaged."""
         observations = observed(features, batch)
-        logits = self.inverse.apply({"params": params["inverse"]}, observations[:, :-1], observations[:, 1:])
+        logits = self.inverse_dynamics.apply(
+            {"params": params["inverse_dynamics"]}, observations[:, :-1], observations[:, 1:]
+        )
         return optax.softmax_cross_entropy_with_integer_labels(logits, batch.trajectories.actions).mean()
 
     def embed(self, params: Params, features: jax.Array) -> jax.Array:
@@ -111,7 +112,7 @@ class Learner:
 
     def decoys(self, params: Params, batch: Batch) -> Frames:
         """The batch's decoys [B, K] as a reward sees them."""
-        return Frames(self.imitator.features(self.held(params), batch.decoys), batch.decoys)
+        return Frames(self.imitator.features(jax.lax.stop_gradient(params), batch.decoys), batch.decoys)
 
     def rewards(
         self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
@@ -126,19 +127,19 @@ class Learner:
     def reward_loss(
         self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The teacher's loss on the paper's draw of goals; h is held fixed (sec. 4) unless the config trains it."""
+        """The teacher's loss on the paper's draw of goals; h is held fixed (sec. 4) except by teachers of pairs."""
         if isinstance(self.reward, PairReward):
             return self.reward.pair_loss(params["reward"], observed(features, batch), jax.random.key(batch.seed))
-        table = Frames(self.held(features), images)
+        table = Frames(jax.lax.stop_gradient(features), images)
         achieved, goal = pick(table, batch.achieved_row), pick(table, batch.teacher_row)
         loss, metrics = self.reward.loss(params["reward"], achieved, goal, decoys, batch.teacher_is_hindsight)
-        if not self.hide or not isinstance(self.reward, DiscernReward):
+        if not self.random_erasing or not isinstance(self.reward, DiscernReward):
             return loss, metrics
         behind, keys = batch.decoys.mean((0, 1)).astype(jnp.uint8), jax.random.split(jax.random.key(batch.seed), 3)
 
         def partly(shown: Frames, key: PRNGKey) -> Frames:
-            pixels = hide(key, shown.pixels, behind, self.hide)
-            return Frames(self.imitator.features(self.held(params), pixels), pixels)
+            pixels = random_erasing(key, shown.pixels, behind, self.random_erasing)
+            return Frames(self.imitator.features(jax.lax.stop_gradient(params), pixels), pixels)
 
         achieved, goal, decoys = map(partly, (achieved, goal, decoys), keys)
         count, is_hindsight = metrics["decoys"], batch.teacher_is_hindsight
@@ -146,7 +147,7 @@ class Learner:
         return 0.5 * (loss + hidden), metrics
 
 
-def hide(key: PRNGKey, images: jax.Array, behind: jax.Array, most: float) -> jax.Array:
+def random_erasing(key: PRNGKey, images: jax.Array, behind: jax.Array, most: float) -> jax.Array:
     """Each of [..., H, W, 3] with a rectangle of its own, up to `most` of a side long, as in `behind` [H, W, 3]."""
     half_key, centre_key = jax.random.split(key)
     half = jax.random.uniform(half_key, (*images.shape[:-3], 2), maxval=most / 2)

@@ -48,8 +48,8 @@ class Torso(nn.Module):
         half = self.config.bfloat16 and jax.default_backend() != "cpu"  # a CPU only emulates it, slowly
         dtype = jnp.bfloat16 if half else jnp.float32
         x = images.reshape((-1, *images.shape[-3:])).astype(jnp.float32) / 255
-        if self.config.centre:
-            x -= jax.lax.stop_gradient(self.param("centre", nn.initializers.zeros, x.shape[1:]))
+        if self.config.subtract_mean_image:
+            x -= jax.lax.stop_gradient(self.param("mean_image", nn.initializers.zeros, x.shape[1:]))
         convolve = self._shallow if self.config.torso == "shallow" else self._residual
         x = convolve(x.astype(dtype), dtype)
         x = nn.Dense(self.config.features, dtype=dtype, kernel_init=fan_in_normal)(x.reshape((x.shape[0], -1)))
@@ -174,7 +174,7 @@ class Core(nn.Module):
         return self.recurrent_share.variables["params"]["kernel"]
 
 
-class Inverse(nn.Module):
+class InverseDynamics(nn.Module):
     """Which action lies between two frames: h before and after, [..., F] twice → logits [..., A]."""
 
     config: NetworkConfig
@@ -217,8 +217,8 @@ class Imitator:
 
     def calibrate(self, params: Params, images: jax.Array) -> Params:
         """Sets what is not trained but measured, on the world's own images [C, H, W, 3]."""
-        if self.config.centre:
-            params["torso"]["centre"] = jnp.mean(images.astype(jnp.float32), axis=0) / 255
+        if self.config.subtract_mean_image:
+            params["torso"]["mean_image"] = jnp.mean(images.astype(jnp.float32), axis=0) / 255
         return params
 
     def features(self, params: Params, images: jax.Array) -> jax.Array:

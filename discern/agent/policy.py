@@ -27,21 +27,23 @@ def begin_pursuit(goal_features: jax.Array, units: int, clock: int = 0) -> Pursu
     return Pursuit(goal_features, initial_lstm((n,), units), jnp.full(n, clock, jnp.int32), jnp.full(n, -1, jnp.int32))
 
 
-class Whims(NamedTuple):
+class ExtendedActions(NamedTuple):
     """N exploring actions under way."""
 
     action: jax.Array  # int32 [N]
     left: jax.Array  # int32 [N], how often it is still to be taken; 0: none is under way
 
 
-def next_whims(key: PRNGKey, whims: Whims, epsilon: jax.Array, actions: int, persistence: float) -> Whims:
-    """Where none is under way, with probability ε [N] a new one: any action, n ≤ 64 times, n ∝ n^−persistence."""
+def extend_actions(
+    key: PRNGKey, extended: ExtendedActions, epsilon: jax.Array, actions: int, ez_greedy: float
+) -> ExtendedActions:
+    """Where none is under way, with probability ε [N] a new one: any action, n ≤ 64 times, n ∝ n^−ez_greedy."""
     start_key, action_key, length_key = jax.random.split(key, 3)
     n = epsilon.shape[0]
-    starts = jax.random.bernoulli(start_key, epsilon) & (whims.left == 0)
-    lengths = 1 + jax.random.categorical(length_key, -persistence * jnp.log(jnp.arange(1.0, 65.0)), shape=(n,))
-    action = jnp.where(starts, jax.random.randint(action_key, (n,), 0, actions), whims.action)
-    return Whims(action.astype(jnp.int32), jnp.where(starts, lengths, whims.left).astype(jnp.int32))
+    starts = jax.random.bernoulli(start_key, epsilon) & (extended.left == 0)
+    lengths = 1 + jax.random.categorical(length_key, -ez_greedy * jnp.log(jnp.arange(1.0, 65.0)), shape=(n,))
+    action = jnp.where(starts, jax.random.randint(action_key, (n,), 0, actions), extended.action)
+    return ExtendedActions(action.astype(jnp.int32), jnp.where(starts, lengths, extended.left).astype(jnp.int32))
 
 
 def act(
@@ -51,19 +53,19 @@ def act(
     images: jax.Array,
     epsilon: jax.Array,
     key: PRNGKey,
-    whims: Whims | None = None,
+    extended: ExtendedActions | None = None,
 ) -> tuple[Pursuit, jax.Array, jax.Array]:
     """One ε-greedy step: images [N, H, W, 3], ε [N] → the pursuit after it, actions [N], Q [N, A].
 
-    A whim under way goes before.
+    A extended action under way goes before.
     """
     features = imitator.features(params, images)
     lstm, q_values = imitator.step(
         params, pursuit.lstm, features, pursuit.goal_features, pursuit.clock, pursuit.previous_action
     )
     actions = epsilon_greedy(key, q_values, epsilon)
-    if whims is not None:
-        actions = jnp.where(whims.left > 0, whims.action, actions)
+    if extended is not None:
+        actions = jnp.where(extended.left > 0, extended.action, actions)
     return Pursuit(pursuit.goal_features, lstm, pursuit.clock + 1, actions), actions, q_values
 
 

@@ -26,9 +26,9 @@ def relabel(
     """Draws the goals of the policy's and of the teacher's update, afresh at each replay.
 
     The teacher always learns from the paper's draw: the intended goal, or with probability p_hindsight one of
-    the trajectory's last frames; and only from trajectories at whose end the world obeyed, where there is one. The
-    policy learns from one goal for each kind in `config.goals`, each with an end of its own. An intended goal was meant
-    for frame T, so there the teacher compares it with frame T whatever the end.
+    the trajectory's last frames; and only from trajectories at whose end the world was controllable, if there are any.
+    The policy learns from one goal for each kind in `config.goals`, each with an end of its own. An intended goal was
+    meant for frame T, so there the teacher compares it with frame T whatever the end.
     """
     batch, frames = trajectories.observations.shape[:2]
     last = frames - 1
@@ -59,7 +59,7 @@ def relabel(
     never = jnp.zeros(batch, bool)
     random_slots = jax.random.randint(random_key, (batch, randoms), 0, capacity)
     random_goals = jax.tree.map(lambda x: x[random_slots], buffer)
-    taught = in_hand_only(trajectories.in_hand)
+    taught = controllable_only(trajectories.controllable)
     own_slots = trajectories.goal_slot[:1] if reward.decoy_pool else trajectories.goal_slot[taught]
     decoy_slots = draw_decoys(decoy_key, capacity, own_slots, reward.decoy_pool or reward.decoys)
     return Batch(
@@ -92,12 +92,12 @@ def draw_ends(key: PRNGKey, batch: int, last: int, config: RelabelConfig) -> tup
     return drawn, jnp.stack(ends, axis=1)
 
 
-def in_hand_only(in_hand: jax.Array) -> jax.Array:
+def controllable_only(controllable: jax.Array) -> jax.Array:
     """Each trajectory's own number, or where it is out of hand that of one that is not: bool [B] → int [B]."""
-    batch = in_hand.shape[0]
-    in_hand_first = jnp.argsort(~in_hand, stable=True)
-    another = in_hand_first[jnp.arange(batch) % jnp.maximum(1, in_hand.sum())]
-    return jnp.where(in_hand, jnp.arange(batch), another)
+    batch = controllable.shape[0]
+    in_hand_first = jnp.argsort(~controllable, stable=True)
+    another = in_hand_first[jnp.arange(batch) % jnp.maximum(1, controllable.sum())]
+    return jnp.where(controllable, jnp.arange(batch), another)
 
 
 def other_final_rows(key: PRNGKey, batch: int, frames: int, count: int) -> jax.Array:

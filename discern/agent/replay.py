@@ -38,7 +38,7 @@ def empty_replay(
         actions=jnp.zeros((slots, horizon), jnp.int32),
         goal=jnp.zeros((slots, *image_shape), jnp.uint8),
         goal_slot=jnp.zeros(slots, jnp.int32),
-        in_hand=jnp.zeros(slots, bool),
+        controllable=jnp.zeros(slots, bool),
         measures=jnp.zeros((slots, horizon + 1, dimensions)),
         goal_measures=jnp.zeros((slots, dimensions)),
     )
@@ -65,14 +65,14 @@ def replay_bytes(capacity: int, environments: int, horizon: int, image_shape: tu
 
 
 def write_observation(
-    replay: Replay, slot: jax.Array, clock: jax.Array, seen: GoalBuffer, in_hand: jax.Array
+    replay: Replay, slot: jax.Array, clock: jax.Array, seen: GoalBuffer, controllable: jax.Array
 ) -> Replay:
-    """Frame `clock` [N] of the trajectories in slots [N], and whether the world obeyed there [N]."""
+    """Frame `clock` [N] of the trajectories in slots [N], and whether the world was controllable there [N]."""
     stored = replay.stored
     stored = stored._replace(
         observations=stored.observations.at[slot, clock].set(seen.images, mode="drop", unique_indices=True),
         measures=stored.measures.at[slot, clock].set(seen.measures, mode="drop", unique_indices=True),
-        in_hand=stored.in_hand.at[slot].set(in_hand, mode="drop", unique_indices=True),
+        controllable=stored.controllable.at[slot].set(controllable, mode="drop", unique_indices=True),
     )
     return replay._replace(stored=stored)
 

@@ -26,7 +26,7 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
     """
     if not 0 < seconds < float("inf"):
         raise UserError(f"seconds must be above 0, not {seconds}")
-    loop = Loop(replace(config, {"actor.epsilon_base": 1.0, "actor.persistence": 0.0}))
+    loop = Loop(replace(config, {"actor.epsilon_base": 1.0, "actor.ez_greedy": None}))
     state = loop.start()
     world = [_world_rate(loop, seconds)]
     while not state.learning:

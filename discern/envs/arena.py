@@ -1,4 +1,4 @@
-"""A dot that obeys, among discs that do not; and, if wanted, a slider that obeys too."""
+"""A dot to move, among discs that move by themselves; and, if wanted, a slider to move too."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -29,8 +29,8 @@ class Attempts:
 
     Attempts last `horizon` steps: the last one says is_last, and the step after it ignores its actions and is the first
     of a new attempt. `twins` neighbours begin each attempt in the same state, with the same random numbers: with
-    probability `p_restart` at an episode's start, else where one of them ended, drawn at random among those whose world
-    obeys. An episode that ends inside an attempt ends the attempt of its whole group.
+    probability `p_restart` at an episode's start, else where one of them ended, drawn at random among those that are
+    controllable. An episode that ends inside an attempt ends the attempt of its whole group.
     """
 
     horizon: int
@@ -84,7 +84,7 @@ class HostStep(NamedTuple):
     raw: Any  # numpy arrays with leading axis N, small: poses, screens
     is_first: np.ndarray  # bool [N]
     is_last: np.ndarray  # bool [N]
-    in_hand: np.ndarray | bool = True  # bool [N], whether the world obeys
+    controllable: np.ndarray | bool = True  # bool [N], whether the world heeds actions
 
 
 class HostEnv(Protocol):

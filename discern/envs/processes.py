@@ -173,8 +173,8 @@ class Processes:
         self.running = []
 
 
-def shares(n: int, at_least: int, cores: int = 0) -> list[int]:
-    """N environments as a share for each core, all if 0, but none smaller than is worth a process."""
+def shares(n: int, at_least: int, cores: int | None = None) -> list[int]:
+    """N environments as a share for each core, by default of all, but none smaller than is worth a process."""
     from discern.machine import available_cores  # nothing of discern where this file is run
 
     return evenly(n, max(1, min(cores or available_cores(), n // at_least)))

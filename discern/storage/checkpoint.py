@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from discern.renamed import array_by_new_name
 from discern.types import UserError
 
 FORMAT = "discern-checkpoint/1"
@@ -127,7 +128,8 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     with _orbax() as checkpointer:
         metadata = checkpointer.metadata(path.absolute()).item_metadata
         as_numpy = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in metadata.items()}
-        return checkpointer.restore(path.absolute(), as_numpy)
+        arrays = checkpointer.restore(path.absolute(), as_numpy)
+    return {array_by_new_name(name): array for name, array in arrays.items()}
 
 
 def _orbax():

@@ -107,7 +107,7 @@ def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
     learner = fill(_small(fresh.learner), arrays, "learner.", path)
     learner = learner._replace(
         target_params=fresh.learner.target_params and jax.tree.map(jnp.copy, policy_part(learner.params)),
-        average=fresh.learner.average and jax.tree.map(jnp.copy, learner.params),
+        ema=fresh.learner.ema and jax.tree.map(jnp.copy, learner.params),
         optimiser=_with_momentum_of(learner.optimiser, fresh.learner.optimiser),
     )
     memory = Memory(fresh.memory.replay, goals)
@@ -133,8 +133,8 @@ def load_agent(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, int]:
     """The newest checkpoint's agent, its goal images, and the steps it was trained for."""
     path = latest_checkpoint(folder.checkpoints)
     arrays, about = load_checkpoint(path)
-    averaged = any(name.startswith("learner.average.") for name in arrays)
-    prefix = "learner.average." if averaged else "learner.params."
+    averaged = any(name.startswith("learner.ema.") for name in arrays)
+    prefix = "learner.ema." if averaged else "learner.params."
     params = fill(template, arrays, prefix, path)
     if "goals.images" not in arrays:
         raise UserError(f"the checkpoint {path} belongs to another agent: goals.images is missing")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from discern.agent.goal_buffer import GoalBuffer, propose
 from discern.agent.networks import Imitator
-from discern.agent.policy import Pursuit, Whims, act, begin_pursuit, next_whims
+from discern.agent.policy import ExtendedActions, Pursuit, act, begin_pursuit, extend_actions
 from discern.agent.replay import Memory, begin, commit, write_action, write_observation
 from discern.config import ActorConfig, Config
 from discern.envs.base import attempts_of, where_rows
@@ -21,7 +21,7 @@ class ActorState(NamedTuple):
     pursuit: Pursuit  # its clock is the index of the coming observation in its trajectory
     slot: jax.Array  # int32 [N], the replay slot being filled
     goal_slot: jax.Array  # int32 [N]
-    whims: Whims
+    extended: ExtendedActions
     whole: jax.Array  # int32 [], trajectories finished so far
     dropped: jax.Array  # int32 [], partial trajectories lost to the end of an episode
 
@@ -33,7 +33,7 @@ def initial_actor(imitator: Imitator, slot: jax.Array) -> ActorState:
         pursuit=begin_pursuit(jnp.zeros((n, imitator.config.features)), imitator.config.lstm),
         slot=slot,
         goal_slot=jnp.zeros(n, jnp.int32),
-        whims=Whims(jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.int32)),
+        extended=ExtendedActions(jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.int32)),
         whole=jnp.zeros((), jnp.int32),
         dropped=jnp.zeros((), jnp.int32),
     )
@@ -51,9 +51,9 @@ class Decider:
     def __init__(self, config: Config, imitator: Imitator):
         self.imitator = imitator
         self.horizon = config.actor.horizon
-        self.persistence = config.actor.persistence
+        self.ez_greedy = config.actor.ez_greedy
         self.goal_buffer = config.goal_buffer
-        self.starts_obey = attempts_of(config.actor) is not None
+        self.starts_are_controllable = attempts_of(config.actor) is not None
 
     def decide(
         self,
@@ -62,26 +62,26 @@ class Decider:
         memory: Memory,
         seen: GoalBuffer,
         is_first: jax.Array,
-        in_hand: jax.Array,
+        controllable: jax.Array,
         epsilon: jax.Array,
         key: PRNGKey,
     ) -> tuple[ActorState, Memory, jax.Array]:
-        """N observations, is_first [N], in_hand [N], ε [N] → actions [N].
+        """N observations, is_first [N], controllable [N], ε [N] → actions [N].
 
         The observation after the T-th action closes a trajectory and opens the next: worlds are not reset
         between goals. One that says is_first opens a trajectory too, and what came before it is dropped. One that
-        has begun where the world does not obey begins anew until it does.
+        has begun where the world is not controllable begins anew until it is.
         """
         goal_key, propose_key, explore_key = jax.random.split(key, 3)
         clock = actor.pursuit.clock
-        replay = write_observation(memory.replay, actor.slot, clock, seen, in_hand)
+        replay = write_observation(memory.replay, actor.slot, clock, seen, controllable)
         whole = (clock == self.horizon) & ~is_first
         dropped = is_first & (clock > 1)  # at 1 the trajectory began on an episode's last observation
         replay, slot = commit(replay, actor.slot, whole)
 
         starts = whole | is_first
-        if not self.starts_obey:
-            starts |= ~in_hand & (clock == 1)
+        if not self.starts_are_controllable:
+            starts |= ~controllable & (clock == 1)
         fresh = jax.random.randint(goal_key, starts.shape, 0, memory.goals.images.shape[0])
         goal_slot = jnp.where(starts, fresh, actor.goal_slot)
         goal = jax.tree.map(lambda x: x[goal_slot], memory.goals)
@@ -89,18 +89,18 @@ class Decider:
         pursuit = self._new_pursuits(params, actor.pursuit, starts, goal.images)
 
         clock = pursuit.clock
-        whims = actor.whims
-        if self.persistence:
-            whims = next_whims(explore_key, whims, epsilon, self.imitator.core.actions, self.persistence)
+        extended = actor.extended
+        if self.ez_greedy:
+            extended = extend_actions(explore_key, extended, epsilon, self.imitator.core.actions, self.ez_greedy)
             epsilon = jnp.zeros_like(epsilon)
-        pursuit, actions, _ = act(self.imitator, params, pursuit, seen.images, epsilon, explore_key, whims)
+        pursuit, actions, _ = act(self.imitator, params, pursuit, seen.images, epsilon, explore_key, extended)
         replay = write_action(replay, slot, clock, actions)
-        goals = propose(memory.goals, seen, in_hand, propose_key, self.goal_buffer)
+        goals = propose(memory.goals, seen, controllable, propose_key, self.goal_buffer)
         actor = ActorState(
             pursuit=pursuit,
             slot=slot,
             goal_slot=goal_slot,
-            whims=whims._replace(left=jnp.maximum(0, whims.left - 1)),
+            extended=extended._replace(left=jnp.maximum(0, extended.left - 1)),
             whole=actor.whole + whole.sum(dtype=jnp.int32),
             dropped=actor.dropped + dropped.sum(dtype=jnp.int32),
         )

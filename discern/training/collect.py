@@ -23,7 +23,7 @@ from discern.types import Params, PRNGKey
 COMPILING: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
 
 
-Told = Callable[[float], None]  # of the part of a turn that is done
+OnProgress = Callable[[float], None]  # of the part of a turn that is done
 
 
 class DeviceCollector:
@@ -76,9 +76,9 @@ class DeviceCollector:
         def one(carry, key: PRNGKey):
             worlds, actor, memory = carry
             decide_key, step_key = jax.random.split(key)
-            obeys = jnp.ones_like(worlds.is_first)
+            controllable = jnp.ones_like(worlds.is_first)
             actor, memory, actions = self.decider.decide(
-                params, actor, memory, self._look(worlds), worlds.is_first, obeys, self.epsilon, decide_key
+                params, actor, memory, self._look(worlds), worlds.is_first, controllable, self.epsilon, decide_key
             )
             return (step_worlds(self.env, worlds, actions, step_key, self.attempts), actor, memory), None
 
@@ -102,7 +102,7 @@ class Arrival(NamedTuple):
     raw: Any
     measures: jax.Array  # float32 [N, D]
     is_first: jax.Array  # bool [N]
-    in_hand: jax.Array  # bool [N]
+    controllable: jax.Array  # bool [N]
 
 
 class HostCollector:
@@ -130,7 +130,7 @@ class HostCollector:
         def decide(params, actor, memory, step: Arrival, epsilon, key):
             key, own_key = jax.random.split(key)
             seen = GoalBuffer(observe(step.raw), step.measures)
-            return key, *decider.decide(params, actor, memory, seen, step.is_first, step.in_hand, epsilon, own_key)
+            return key, *decider.decide(params, actor, memory, seen, step.is_first, step.controllable, epsilon, own_key)
 
         self.decide: Callable = decide
         self.observe: Callable = jax.jit(observe)
@@ -141,7 +141,7 @@ class HostCollector:
         del key  # host environments are seeded by number
         chance = np.random.default_rng(self.seed)
         steps = [group.reset(self.seed + 10_000 * i) for i, group in enumerate(self.groups)]
-        seen, measures, in_hand = [], [], []
+        seen, measures, controllable = [], [], []
         for _ in range(rounds):
             for _ in range(length):
                 for group in self.groups:
@@ -149,11 +149,11 @@ class HostCollector:
                 steps = [group.recv() for group in self.groups]
             seen += jax.block_until_ready([self.observe(step.raw) for step in steps])  # raw is soon written over
             measures += [_measures(group, step) for group, step in zip(self.groups, steps, strict=True)]
-            in_hand += [np.broadcast_to(step.in_hand, step.is_first.shape) for step in steps]
+            controllable += [np.broadcast_to(step.controllable, step.is_first.shape) for step in steps]
         self.enter(steps)
         slots = jnp.split(first_slot + jnp.arange(n, dtype=jnp.int32), self.splits)
         actors = [initial_actor(self.imitator, own) for own in slots]
-        usable = np.flatnonzero(np.concatenate(in_hand))
+        usable = np.flatnonzero(np.concatenate(controllable))
         chosen = np.resize(usable if len(usable) else np.arange(n * rounds), self.goals)
         goals = GoalBuffer(jnp.concatenate(seen)[chosen], jnp.asarray(np.concatenate(measures)[chosen]))
         return actors, goals, n * rounds * length
@@ -167,12 +167,17 @@ class HostCollector:
         }
 
     def turn(
-        self, params: Params, state: list[ActorState], memory: Memory, key: PRNGKey, meanwhile: Told = lambda part: None
+        self,
+        params: Params,
+        state: list[ActorState],
+        memory: Memory,
+        key: PRNGKey,
+        on_progress: OnProgress = lambda part: None,
     ) -> tuple[list[ActorState], Memory]:
         """Every environment makes `length` steps; out of order a group may make one more and another one less.
 
         Keys stay on the accelerator: the smallest copy to it would queue behind the screens on their way there.
-        `meanwhile` is told after each group what part of the turn is done.
+        `on_progress` is told after each group what part of the turn is done.
         """
         state = list(state)
         decisions = self.length * len(self.groups)
@@ -181,7 +186,7 @@ class HostCollector:
             step = self.arriving.pop(i).result()
             key, state[i], memory, actions = self.decide(params, state[i], memory, step, self.epsilons[i], key)
             self.arriving[i] = self.threads.submit(_step, self.groups[i], actions)
-            meanwhile((decided + 1) / decisions)
+            on_progress((decided + 1) / decisions)
         return state, memory
 
     def _next_group(self) -> int:
@@ -211,8 +216,8 @@ def _step(group: HostEnv, actions: jax.Array) -> Arrival:
 
 
 def _on_accelerator(group: HostEnv, step: HostStep) -> Arrival:
-    in_hand = np.broadcast_to(step.in_hand, step.is_first.shape)
-    return jax.device_put(Arrival(step.raw, _measures(group, step), step.is_first, in_hand))  # type: ignore[arg-type]
+    controllable = np.broadcast_to(step.controllable, step.is_first.shape)
+    return jax.device_put(Arrival(step.raw, _measures(group, step), step.is_first, controllable))  # type: ignore[arg-type]
 
 
 def _measures(group: HostEnv, step: HostStep) -> np.ndarray:

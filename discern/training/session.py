@@ -153,7 +153,7 @@ class Session:
         return max(by_steps, by_time)
 
     def score(self, trials: int | None = None) -> Score:
-        self.evaluate_at = self.state.steps + self.config.evaluate_every
+        self.evaluate_at = self.state.steps + (self.config.evaluate_every or 0)
         return self.evaluate(self.state.learner.agent, self.goals, trials or self.config.evaluation_trials)
 
     def probe(self) -> dict[str, float]:

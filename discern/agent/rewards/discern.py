@@ -42,7 +42,7 @@ def goal_log_likelihood(
     return nn.log_softmax(logits)[-1]
 
 
-def tellable(beaten: jax.Array, counted: jax.Array, fewest: int, most: int) -> jax.Array:
+def decoy_curriculum(beaten: jax.Array, counted: jax.Array, fewest: int, most: int) -> jax.Array:
     """How many decoys half of the goals are found among: `fewest`, doubled while that holds, up to `most`: [].
 
     `beaten` [B] is the share of decoys that are less alike than the goal is; `counted` [B] says which goals count.
@@ -62,7 +62,7 @@ class DiscernReward:
 
     embedding: int
     inverse_temperature: float
-    hidden: int = 0
+    hidden: int | None = None
     fewest_decoys: int = 0
     optimiser: None = None
     hindsight: float = 1.0
@@ -103,7 +103,7 @@ class DiscernReward:
         drawn = decoy_similarity.shape[-1]
         ready, right = jnp.float32(drawn), jnp.floor(beaten)
         if self.fewest_decoys:
-            ready, right = tellable(beaten, intended, self.fewest_decoys, drawn), beaten**self.fewest_decoys
+            ready, right = decoy_curriculum(beaten, intended, self.fewest_decoys, drawn), beaten**self.fewest_decoys
         count = ready if count is None else count
         log_likelihood = jax.vmap(goal_log_likelihood, (0, 0, None, None))(
             goal_similarity, decoy_similarity, self.inverse_temperature, count / drawn

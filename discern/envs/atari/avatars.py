@@ -20,7 +20,7 @@ class Avatar:
     dimensions: tuple[Dimension, ...] = ()
     bytes: tuple[int, ...] = ()
     locked_steps: int = 0
-    """Steps after the start of a game in which the avatar does not obey."""
+    """Steps after the start of a game in which the avatar is not controllable."""
     locked_after_loss: int = 0
     """The same after a lost life."""
     room: tuple[int, int] | None = None
@@ -52,7 +52,7 @@ def avatar_of(game: str) -> Avatar:
 
 
 class Emulator(Game):
-    """A game that knows where its avatar is, seen whole, from where the avatar begins to obey."""
+    """A game that knows where its avatar is, seen whole, from where the avatar becomes controllable."""
 
     def __init__(self, game: str):
         screen, ram = np.empty((*SCREEN, 3), np.uint8), np.empty(RAM, np.uint8)
@@ -83,7 +83,7 @@ class Emulator(Game):
         """The avatar's scored dimensions, float32 [D]."""
         return positions(self.avatar, self._ale.getRAM())
 
-    def obeys(self, steps: int = 2) -> bool:
+    def is_controllable(self, steps: int = 2) -> bool:
         """Whether where the avatar goes depends on the action."""
         return len({tuple(self.after(action, steps)) for action in (UP, RIGHT, LEFT, DOWN)}) > 1
 

@@ -23,7 +23,7 @@ RAM = 128
 
 NEVER = (False,) * FRAMES_PER_STEP
 
-Played = tuple[np.ndarray, ...]  # is_first, is_last and in_hand, bool [N]
+Played = tuple[np.ndarray, ...]  # is_first, is_last and controllable, bool [N]
 
 
 class Look(NamedTuple):
@@ -63,7 +63,7 @@ class Game:
         self._ale.loadROM(rom)
         self.look, self._frames = look, frames
         self._locked_after_loss, self._helpless = locked_after_loss, helpless
-        self.in_hand = False  # whether the avatar obeys, as far as lives tell
+        self.controllable = False  # whether the avatar heeds actions, as far as lives tell
         self._locked = 0  # steps until it does
         self._held = NOOP
 
@@ -94,7 +94,7 @@ class Game:
         self._show()
         lost = self._ale.lives() < lives
         self._locked = self._locked_after_loss if lost else max(0, self._locked - 1)
-        self.in_hand = not lost and self._locked == 0
+        self.controllable = not lost and self._locked == 0
 
     def skip(self, action: int) -> None:
         """A step that nobody looks at."""
@@ -117,7 +117,7 @@ class Game:
         for mine, theirs in zip(self.look, kept.look, strict=True):
             mine[:] = theirs
         self._locked, self._held = kept.locked, kept.held
-        self.in_hand = self._locked == 0
+        self.controllable = self._locked == 0
 
     @property
     def over(self) -> bool:
@@ -125,9 +125,9 @@ class Game:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether the avatar obeys and is not about to lose a life."""
+        """Whether the avatar is controllable and not about to lose a life."""
         dying = any(self.look.ram[byte] > most for byte, most in self._helpless)
-        return self.in_hand and not dying and not self.over
+        return self.controllable and not dying and not self.over
 
 
 class Group:
@@ -142,7 +142,7 @@ class Group:
         self._chance = np.random.default_rng(seed)
         self.ended = True
         for game in self.games:
-            game.in_hand = False  # whatever it was doing is not gone on with
+            game.controllable = False  # whatever it was doing is not gone on with
 
     def step(self, actions: list[int]) -> None:
         """Plays an action in each; where an attempt has ended, the next one begins instead."""
@@ -201,8 +201,8 @@ class Games:
         for group, own in zip(groups, actions.reshape((len(groups), -1)).tolist(), strict=True):
             group.step(own)
         is_last, twins = [group.ended for group in groups], len(groups[0].games)
-        in_hand = np.array([game.in_hand for group in groups for game in group.games])
-        return np.repeat(is_first, twins), np.repeat(is_last, twins), in_hand
+        controllable = np.array([game.controllable for group in groups for game in group.games])
+        return np.repeat(is_first, twins), np.repeat(is_last, twins), controllable
 
 
 def look_bytes(shape: tuple[int, ...]) -> int:

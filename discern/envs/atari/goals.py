@@ -1,8 +1,8 @@
 """The Atari games' fixed goal sets: how they are made, and the sheets of pictures that ship.
 
 `even` is spread over what an attempt can reach: every goal was reached in T steps from a start of an attempt, and
-the avatar obeys there. `paper` is frames of random play in which the avatar obeys. `strip` is frames of random play of
-a game whose avatar is not known: something to look at, nothing to score.
+the avatar is controllable there. `paper` is frames of random play in which it is controllable. `strip` is frames of
+random play of a game whose avatar is not known: something to look at, nothing to score.
 """
 
 import hashlib
@@ -77,7 +77,7 @@ def _goal(emulator: Emulator, screen: np.ndarray) -> Goal:
 
 
 def _by_random_play(emulator: Emulator, chance: np.random.Generator, count: int) -> list[Goal]:
-    """A frame after every 25 to 50 steps of uniformly random actions, if the avatar obeys."""
+    """A frame after every 25 to 50 steps of uniformly random actions, if the avatar is controllable."""
     found: list[Goal] = []
     emulator.start(chance)
     while len(found) < count:
@@ -85,7 +85,7 @@ def _by_random_play(emulator: Emulator, chance: np.random.Generator, count: int)
             if emulator.over:
                 emulator.start(chance)
             look = emulator.step(int(chance.integers(ACTIONS)))
-        if not emulator.avatar.dimensions or (emulator.obeys() and not np.isnan(emulator.position).any()):
+        if not emulator.avatar.dimensions or (emulator.is_controllable() and not np.isnan(emulator.position).any()):
             found.append(_goal(emulator, look.screen))
     return found
 
@@ -111,7 +111,7 @@ def _by_driving(emulator: Emulator, chance: np.random.Generator, count: int) -> 
                 action = FIRE if action == NOOP else action + 8
             look = emulator.step(action)
         near = (np.abs(target - emulator.position) <= 3).all()
-        if near and emulator.lives == lives and emulator.obeys():
+        if near and emulator.lives == lives and emulator.is_controllable():
             found.append(_goal(emulator, look.screen))
     return found
 
@@ -135,7 +135,7 @@ def _by_searching(emulator: Emulator, chance: np.random.Generator, count: int) -
                 if place == next_place and not _is_perch(*place):  # a flaw of the game lets him climb thin air
                     continue
                 reached.append(emulator.clone())
-                if place not in resting and _is_perch(*place) and emulator.stays() and emulator.obeys(3):
+                if place not in resting and _is_perch(*place) and emulator.stays() and emulator.is_controllable(3):
                     resting[place] = _goal(emulator, look.screen)
         frontier = reached
     return _spread(list(resting.values()), emulator, count)

@@ -56,7 +56,7 @@ class Atari:
         self._started = True
 
     def _rules(self) -> dict[str, Any]:
-        """How a process plays; where there are attempts they begin where the avatar obeys."""
+        """How a process plays; where there are attempts they begin where the avatar is controllable."""
         avatar, attempts = self._avatar, self._attempts or ENDLESS
         skipped, locked = (avatar.locked_steps, 0) if self._attempts else (0, avatar.locked_steps)
         return {
@@ -79,8 +79,8 @@ class Atari:
         self._games.ask("step", np.asarray(actions))
 
     def recv(self) -> HostStep:
-        is_first, is_last, in_hand = self._games.together()
-        return HostStep(self._looks, is_first, is_last, in_hand if self._config.await_control else True)
+        is_first, is_last, controllable = self._games.together()
+        return HostStep(self._looks, is_first, is_last, controllable if self._config.await_control else True)
 
     def observe(self, raw: Look) -> jax.Array:
         return shrink(jnp.asarray(raw.screen))
@@ -97,7 +97,7 @@ class Atari:
 
 
 class ScoredAtari(Atari):
-    """Games that start where the avatar begins to obey, after up to 30 idle frames, and goals in them.
+    """Games that start where the avatar becomes controllable, after up to 30 idle frames, and goals in them.
 
     A game whose avatar is not known has no scored dimension, only goals to look at.
     """

@@ -19,7 +19,7 @@ QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
 
 
 @contextmanager
-def connect(cluster: str, actors: int) -> Iterator[int]:
+def connect(cluster: str, actors: int | None) -> Iterator[int]:
     """A connection to the cluster, and the number of actors: as many as asked for, or one for each core but one."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -41,13 +41,13 @@ def connect(cluster: str, actors: int) -> Iterator[int]:
         ray.shutdown()
 
 
-def _start(actors: int) -> None:
+def _start(actors: int | None) -> None:
     """A cluster of this machine alone, behind a token of its own that no file keeps."""
     import ray
 
     if not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-    ray.init("local", num_cpus=max(actors, os.cpu_count() or 1), include_dashboard=False, **QUIET)
+    ray.init("local", num_cpus=max(actors or 0, os.cpu_count() or 1), include_dashboard=False, **QUIET)
 
 
 def _join(address: str) -> None:

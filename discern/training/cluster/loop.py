@@ -33,8 +33,8 @@ TURN_BYTES = 8_000_000
 class ClusterLoop:
     """The parts of a run, and how actors and learner take turns."""
 
-    def __init__(self, config: Config, actors: int, console: Console, crew: Any = None):
-        from discern.training.cluster.supervisor import Crew  # Ray is an extra
+    def __init__(self, config: Config, actors: int, console: Console, supervisor: Any = None):
+        from discern.training.cluster.supervisor import Supervisor  # Ray is an extra
 
         with opened(make_env(config.env, 1, config)) as env:
             self.spec, self.measured = env.spec, measured(env)
@@ -46,15 +46,15 @@ class ClusterLoop:
         self.substitute = jax.jit(lambda goals, one, key: substitute(goals, one, key, config.goal_buffer))
         self.trained_per_update = config.learner.batch * config.actor.horizon
         largest = share_of(config, actors - 1, actors).actor
-        steps_per_turn = largest.environments * largest.steps_per_turn
+        steps_per_turn = largest.environments * (largest.steps_per_turn or largest.horizon)
         most_updates = math.ceil(steps_per_turn * config.learner.replay_ratio / self.trained_per_update)
-        self.crew = (crew or Crew)(config, actors, shards, most_updates, console)
+        self.supervisor = (supervisor or Supervisor)(config, actors, shards, most_updates, console)
         self.keys = Keys(config.seed)
         self.proper = self._proper_batch(shards)
 
     def start(self) -> TrainState:
         """A fresh state: the actors' random play fills the goal buffer."""
-        openings = self.crew.start()
+        openings = self.supervisor.start()
         capacity, shares = self.config.goal_buffer.capacity, [opening.goals for opening in openings]
         goals = jax.tree.map(lambda *parts: jnp.array(np.concatenate(parts)[:capacity]), *shares)
         learner = jax.jit(self.learner.init)(jax.random.fold_in(jax.random.key(self.config.seed), 1), goals.images)
@@ -67,15 +67,15 @@ class ClusterLoop:
 
         So nothing is asked of actors that the learner has no time for: it is they who wait for a slow learner.
         """
-        if not self.crew.under_way:
-            self.crew.begin(state.learner.params, state.memory.goals)
-        number, played = self.crew.next()
+        if not self.supervisor.under_way:
+            self.supervisor.begin(state.learner.params, state.memory.goals)
+        number, played = self.supervisor.next()
         key, _ = self.keys.of_turn(state.turn)
         goals = self.consider(state.memory.goals, played.proposed, key)
         batches = [batch for batch in played.batches if self.accepts(batch)]
         learner, metrics = self.learn(state.learner, batches)
-        self.crew.learned(len(batches), learner.params, goals)
-        self.crew.ask(number)
+        self.supervisor.learned(len(batches), learner.params, goals)
+        self.supervisor.ask(number)
         state = state._replace(
             learner=learner,
             memory=state.memory._replace(goals=goals),
@@ -99,11 +99,11 @@ class ClusterLoop:
         """The learner's goal buffer after the observations that an actor proposes."""
         kinds = [[(leaf.shape[1:], leaf.dtype) for leaf in seen] for seen in (proposed, goals)]
         if kinds[0] != kinds[1]:
-            self.crew.refused += 1
+            self.supervisor.refused += 1
             return goals
         for i, (image, measures) in enumerate(zip(*proposed, strict=True)):
             goals = self.substitute(goals, GoalBuffer(image, measures), jax.random.fold_in(key, i))
-        self.crew.new_goals += len(proposed.images)
+        self.supervisor.new_goals += len(proposed.images)
         return goals
 
     def accepts(self, batch: Batch) -> bool:
@@ -114,19 +114,19 @@ class ClusterLoop:
             and (leaf.dtype in (np.uint8, np.float32) or (leaf.min() >= 0 and leaf.max() < below))
             for leaf, shape, below in zip(*map(jax.tree.leaves, (batch, *self.proper)), strict=True)
         )
-        self.crew.refused += not proper
+        self.supervisor.refused += not proper
         return proper
 
     def counts(self, _: TrainState) -> dict[str, int]:
         """Trajectories, and what was lost on the way."""
-        return self.crew.counts()
+        return self.supervisor.counts()
 
     def close(self) -> None:
-        self.crew.close()
+        self.supervisor.close()
 
     def parameter_lag(self) -> int:
         """The most updates that the learner is ahead of the parameters an action was chosen by."""
-        return self.crew.most_lag()
+        return self.supervisor.most_lag()
 
     def _proper_batch(self, shards: int) -> tuple[Batch, Batch]:
         """The shapes and dtypes of a batch, and what its numbers stay below."""
@@ -170,7 +170,11 @@ def refuse(config: Config, actors: int) -> None:
 
 
 def train(
-    config: Config, cluster: str, actors: int = 0, run: str | Path | None = None, console: Console | None = None
+    config: Config,
+    cluster: str,
+    actors: int | None = None,
+    run: str | Path | None = None,
+    console: Console | None = None,
 ) -> Path:
     """Trains a new agent on a Ray cluster, `local`, `auto` or HOST:PORT, and returns its run folder."""
     began, console = time.monotonic(), console or Console()
@@ -187,7 +191,7 @@ def train(
 def resume(
     run: str | Path,
     cluster: str,
-    actors: int = 0,
+    actors: int | None = None,
     steps: int | None = None,
     minutes: float | None = None,
     console: Console | None = None,

@@ -10,15 +10,15 @@ from rich.console import Console
 
 from discern.agent.goal_buffer import GoalBuffer
 from discern.config import Config
-from discern.training.cluster.worker import Opening, Played, Player
+from discern.training.cluster.worker import Opening, Played, Worker
 from discern.types import LostError, Params, UserError
 
 TURNS_AHEAD = 2  # asked of an actor at once: while one travels the next is played
 PATIENCE = 300.0  # seconds without an answer, compiling included
-LIVES_IN_VAIN = 10  # of one actor, before the run is given up
+MAX_RESTARTS = 10  # of one actor, before the run is given up
 
 
-class RemotePlayer(Player):
+class RemoteWorker(Worker):
     """An actor in a process of Ray's: acting is the CPU's, the accelerator is the learner's."""
 
     def __init__(self, *arguments: Any):
@@ -35,7 +35,7 @@ class Order(NamedTuple):
     updates: int | None  # that the parameters it plays with have seen; None while it starts and compiles
 
 
-class Crew:
+class Supervisor:
     """Orders and answers, oldest first. What is under way is bounded, so the object store never fills."""
 
     def __init__(self, config: Config, actors: int, shards: int, most_updates: int, console: Console):
@@ -43,7 +43,7 @@ class Crew:
         self.a_round = actors * most_updates  # updates that one turn of every actor brings
         self.late = (TURNS_AHEAD + 2) * self.a_round
         self.handles: list[Any] = [None] * actors
-        self.lives, self.in_vain = [0] * actors, [0] * actors
+        self.lives, self.restarts = [0] * actors, [0] * actors
         self.orders: list[Order] = []
         self.published: tuple[Any, Any, int] = (None, None, -1)  # parameters, goals, and the goals' version
         self.published_at = self.updates = self.turns_since = self.new_goals = 0
@@ -57,7 +57,7 @@ class Crew:
         return [self.answer()[1] for _ in range(self.size)]
 
     def hire(self, number: int) -> None:
-        actor = ray.remote(RemotePlayer).options(num_cpus=1, scheduling_strategy="SPREAD")
+        actor = ray.remote(RemoteWorker).options(num_cpus=1, scheduling_strategy="SPREAD")
         self.handles[number] = actor.remote(self.config, number, self.size, self.lives[number], self.shards)
         self.orders.append(Order(self.handles[number].start.remote(), number, None))
 
@@ -90,7 +90,7 @@ class Crew:
             if isinstance(answer, Opening):
                 self.ask_first(order.number)
                 continue
-            self.in_vain[order.number] = 0
+            self.restarts[order.number] = 0
             if order.updates is not None:
                 self.lag = max(self.lag, self.updates - order.updates)
             self.trajectories += answer.whole
@@ -122,9 +122,9 @@ class Crew:
         self.orders = [order for order in self.orders if order.number != number]
         self.died += 1
         self.lives[number] += 1
-        self.in_vain[number] += 1
-        if self.in_vain[number] >= LIVES_IN_VAIN:
-            raise LostError(f"actor {number} was lost {LIVES_IN_VAIN} times without one turn ({why})")
+        self.restarts[number] += 1
+        if self.restarts[number] >= MAX_RESTARTS:
+            raise LostError(f"actor {number} was lost {MAX_RESTARTS} times without one turn ({why})")
         self.console.print(f"actor {number} was lost ({why}); another takes its place", soft_wrap=True)
         self.hire(number)
 

@@ -52,7 +52,7 @@ def share_of(config: Config, number: int, actors: int, life: int = 0) -> Config:
             "actor.environments": environments,
             "actor.steps_per_turn": config.actor.steps_per_turn or config.actor.horizon,
             "goal_buffer.capacity": max(
-                -(-config.goal_buffer.capacity // actors), max(config.reward.decoys, config.reward.decoy_pool) + 1
+                -(-config.goal_buffer.capacity // actors), max(config.reward.decoys, config.reward.decoy_pool or 0) + 1
             ),
             "goal_buffer.p_replace": 0.0,
             "atari.threads": config.atari.threads or 1,
@@ -65,7 +65,7 @@ def ladder(config: Config, number: int, actors: int) -> jax.Array:
     return exploration(config.actor)[actors - 1 - number :: actors]
 
 
-class Player:
+class Worker:
     """The parts of one actor, compiled; the learner asks it for one turn after the other."""
 
     def __init__(self, config: Config, number: int, actors: int, life: int = 0, shards: int = 1):
