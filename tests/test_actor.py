@@ -121,7 +121,9 @@ def test_partial_trajectories_are_dropped_and_counted(way, episode, whole, dropp
 def test_relabelled_goals_come_from_where_they_say(way):
     _, memory, _, _ = collect(way, episode=0, steps=31)
     trajectories = sample(memory.replay, jax.random.key(3), 8)
-    config = replace(CONFIG, {"relabel.goals": ("hindsight", "other"), "relabel.p_hindsight": 1.0})
+    config = replace(
+        CONFIG, {"relabel.goals": ("hindsight", "other"), "relabel.p_hindsight": 1.0, "relabel.ends": False}
+    )
     batch = relabel(jax.random.key(4), trajectories, memory.goals, config.relabel, config.reward)
     goals = np.asarray(rows(batch)[batch.goal_row])[:, :, 0, 0].astype(int)
     frames = np.asarray(trajectories.observations)[:, :, 0, 0].astype(int)

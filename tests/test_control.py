@@ -11,6 +11,7 @@ import pytest
 from dm_control import suite
 
 from discern.envs import make_env, make_scored_env
+from discern.envs.base import Attempts
 from discern.envs.control.tasks import DOMAINS
 from discern.envs.control.world import EPISODE, Control
 from discern.evaluation.achievement import reached
@@ -110,6 +111,46 @@ def test_training_starts_over_more_often_than_scoring():
     scored = make_scored_env("control/reacher-hard", 2, config)
     assert not any(step.is_last.any() for step in play(scored, 0, EPISODE - 1))
     scored.close()
+
+
+def test_twins_begin_every_attempt_in_one_state():
+    """The same actions show the same pictures; other actions leave the target where it is."""
+    attempts = Attempts(4, 3, 0.5)
+    world = Control("reacher-hard", 6, attempts=attempts)
+    step, chance, seen = world.reset(0), np.random.default_rng(0), []
+    for _ in range(30):
+        world.send(chance.integers(0, 9, 6))
+        step = world.recv()
+        seen.append((step.is_first, step.is_last, step.raw.qpos, world._placed.copy()))
+    is_first, is_last, qpos, placed = (np.stack(parts) for parts in zip(*seen, strict=True))
+    groups = qpos.reshape((30, 2, 3, -1))
+    begins = is_first.reshape((30, 2, 3))
+    assert (begins == begins[:, :, :1]).all() and (is_first[1:] == is_last[:-1]).all()
+    begins = begins[:, :, 0]
+    assert (groups[begins] == groups[begins][:, :1]).all()
+    assert (groups[~begins] != groups[~begins][:, :1]).any()
+    targets = placed.reshape((30, 2, 3, -1))
+    assert (targets == targets[:, :, :1]).all()
+    assert 1 < len(np.unique(targets[:, 0, 0].round(6), axis=0)) < begins[:, 0].sum()  # some restart, some go on
+    for _ in range(4):
+        world.send(np.full(6, 5))
+        step = world.recv()
+        if step.is_first[:3].all():
+            break
+    for _ in range(3):
+        world.send(np.full(6, 5))
+        same = world.recv().raw.qpos[:3]
+        np.testing.assert_array_equal(same, np.broadcast_to(same[:1], same.shape))
+    world.close()
+
+
+def test_the_spinner_is_scored_by_what_a_picture_shows():
+    world = Control("finger-spin", 1)
+    spinner = next(d for d in world.spec.dimensions if d.wraps)
+    assert (spinner.high - spinner.low) == pytest.approx(np.pi)
+    assert reached(np.array([0.1, 0.0, 3.1]), np.array([0.1, 0.0, 0.05]), world.spec.dimensions).all()
+    assert not reached(np.array([0.1, 0.0, 1.6]), np.array([0.1, 0.0, 0.0]), world.spec.dimensions).all()
+    world.close()
 
 
 def test_the_balls_spin_is_not_scored():

@@ -12,14 +12,19 @@ from tests.counting import Counting
 ARENA = Arena(size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05)
 
 
+NO_SLIDER = jnp.zeros(0)
+
+
 def state(x: float, y: float) -> ArenaState:
-    return ArenaState(jnp.array([x, y]), jnp.array([[0.0, 0.0], [0.02, 1.0]]), jnp.array([[0.05, 0.0], [-0.05, 0.0]]))
+    return ArenaState(
+        jnp.array([x, y]), jnp.array([[0.0, 0.0], [0.02, 1.0]]), jnp.array([[0.05, 0.0], [-0.05, 0.0]]), NO_SLIDER
+    )
 
 
 @pytest.mark.parametrize(
     ("action", "place"), [(0, (0.5, 0.5)), (1, (0.6, 0.5)), (2, (0.4, 0.5)), (3, (0.5, 0.6)), (4, (0.5, 0.4))]
 )
-def test_the_dot_obeys(action, place):
+def test_the_dot_moves_as_told(action, place):
     after, is_last = ARENA.step(state(0.5, 0.5), jnp.array(action), jax.random.key(0))
     np.testing.assert_allclose(ARENA.measure(after), place, atol=1e-6)
     assert not is_last
@@ -36,7 +41,7 @@ def test_the_picture_shows_where_the_dot_is():
     """The yellow's centre of mass moves with the dot, by less than a pixel too."""
     lone = Arena(size=24, radius=0.1, distractors=0)
     for x, y in ((0.2, 0.7), (0.5, 0.5), (0.53, 0.5), (1.0, 0.0)):
-        still = ArenaState(jnp.array([x, y]), jnp.zeros((0, 2)), jnp.zeros((0, 2)))
+        still = ArenaState(jnp.array([x, y]), jnp.zeros((0, 2)), jnp.zeros((0, 2)), NO_SLIDER)
         yellow = np.asarray(lone.observe(still)[..., 0], float) - 24
         down, across = np.mgrid[:24, :24] + 0.5
         centre = np.array([(yellow * across).sum(), (yellow * down).sum()]) / yellow.sum()
@@ -82,3 +87,17 @@ def test_worlds_are_made_by_name():
     assert is_host(Hosted(make_env("arena"), 4)) and not is_host(make_env("arena"))
     with pytest.raises(UserError, match="there is no world 'moon'; there are: arena"):
         make_env("moon")
+
+
+def test_the_second_thing_to_move_is_a_slider_at_the_lower_edge():
+    """Two actions move it and nothing else; its white is where it is measured to be."""
+    arena = make_env("arena/two")
+    assert [d.name for d in arena.spec.dimensions] == ["x", "y", "slider"]
+    start = arena.reset(jax.random.key(0))._replace(slider=jnp.array([0.5]))
+    for action, expected in ((5, 0.6), (6, 0.4), (0, 0.5), (1, 0.5)):
+        after, _ = arena.step(start, action, jax.random.key(1))
+        np.testing.assert_allclose(after.slider, [expected], rtol=1e-5)
+        assert (after.dot == start.dot).all() == (action != 1)
+    for place in (0.0, 0.3, 1.0):
+        white = np.asarray(arena.observe(start._replace(slider=jnp.array([place]), dot=jnp.zeros(2))))[-1, :, 2] > 200
+        assert abs(np.flatnonzero(white).mean() + 0.5 - (2.4 + 19.2 * place)) < 0.6

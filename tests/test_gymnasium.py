@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -15,7 +16,7 @@ from rich.console import Console
 from discern.cli import main
 from discern.config import Config, replace
 from discern.envs import is_host, make_env, make_scored_env
-from discern.envs.base import Dimension
+from discern.envs.base import Attempts, Dimension
 from discern.envs.gym.world import dimension
 from discern.envs.gym.worlds import RefusedError, action_list
 from discern.evaluation.goal_sets import goal_set
@@ -98,6 +99,46 @@ def test_a_seed_and_actions_decide_everything_however_many_processes(opened, mon
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     np.testing.assert_array_equal(first, play(opened("tiny_worlds:Dot", 8, size=16)))
     assert len({place(image) for image in first[0]}) > 3  # each has chances of its own
+
+
+def test_twins_begin_every_attempt_by_one_seed(opened):
+    """Episodes of seven steps: an attempt of five, then one of the same seed again for each member of a group."""
+    env = opened("tiny_worlds:Dot", 6, partial(make_env, attempts=Attempts(5, 3)), size=16, make_args='{"length": 7}')
+    step, chance = env.reset(0), np.random.default_rng(0)
+    images, first, last = [step.raw.image], [step.is_first], [step.is_last]
+    for _ in range(17):
+        env.send(chance.integers(0, 4, 6))
+        step = env.recv()
+        images.append(step.raw.image), first.append(step.is_first), last.append(step.is_last)
+    begins = np.arange(18) % 6 == 0
+    np.testing.assert_array_equal(first, np.repeat(begins[:, None], 6, 1))
+    np.testing.assert_array_equal(last, np.repeat((np.arange(18) % 6 == 5)[:, None], 6, 1))
+    groups = np.stack(images).reshape((18, 2, 3, -1))
+    assert (groups[begins] == groups[begins][:, :, :1]).all()
+    assert (groups[~begins] != groups[~begins][:, :, :1]).any()
+    assert len(np.unique(groups[begins][:, :, 0].reshape((6, -1)), axis=0)) > 3
+
+
+def test_an_episode_that_ends_ends_the_attempt_of_its_twins(opened):
+    env = opened("tiny_worlds:Dot", 2, partial(make_env, attempts=Attempts(5, 2)), size=16, make_args='{"length": 3}')
+    env.reset(0)
+    steps = []
+    for _ in range(8):
+        env.send(np.zeros(2, int))
+        steps.append(env.recv())
+    assert [step.is_last.tolist() for step in steps] == [[False] * 2, [False] * 2, [True] * 2, [False] * 2] * 2
+    assert [step.is_first.all() for step in steps] == [False, False, False, True] * 2
+
+
+def test_an_attempt_of_one_restarts_as_often_as_told(opened):
+    env = opened("tiny_worlds:Dot", 4, partial(make_env, attempts=Attempts(3, 1, 0.5)), size=16, score=("steps:0:12",))
+    env.reset(0)
+    steps = []
+    for _ in range(40):
+        env.send(np.zeros(4, int))
+        step = env.recv()
+        steps += np.nan_to_num(env.measure(step.raw)[step.is_first, 0]).tolist()  # a first observation tells no steps
+    assert 0.2 < np.mean(np.array(steps) > 0) < 0.7
 
 
 def test_frames_are_skipped_up_to_the_end(opened):

@@ -53,21 +53,15 @@ def _lab(name: str, n: int, config: Config, scored: bool, attempts: Attempts | N
     from discern.envs.lab.world import Lab, ScoredLab
 
     del config
-    refuse_attempts(name, attempts)
+    if attempts is not None:
+        raise UserError(f"{name} cannot go back to a state: leave --actor.twins at 1 and --actor.p-restart at 0")
     return (ScoredLab if scored else Lab)(name.removeprefix("lab/"), n)
 
 
 def _gym(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
     from discern.envs.gym.world import SCORED_AT_ONCE, Gym
 
-    refuse_attempts(name, attempts)
-    return Gym(name, min(n, SCORED_AT_ONCE) if scored else n, config)
-
-
-def refuse_attempts(name: str, attempts: Attempts | None) -> None:
-    """A world whose states cannot be kept and gone back to."""
-    if attempts is not None:
-        raise UserError(f"{name} cannot go back to a state: leave --actor.twins at 1 and --actor.p-restart at 0")
+    return Gym(name, min(n, SCORED_AT_ONCE) if scored else n, config, attempts)
 
 
 Maker = Callable[[str, int, Config, bool, Attempts | None], HostEnv]

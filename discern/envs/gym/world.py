@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from discern.config import Config
-from discern.envs.base import Dimension, EnvSpec, HostStep
+from discern.envs.base import Attempts, Dimension, EnvSpec, HostStep
 from discern.envs.processes import Process, Processes, shares
 from discern.types import UserError
 
@@ -30,11 +30,15 @@ class Look(NamedTuple):
 
 
 class Gym:
-    """N environments shared out over a process for each core; `config.gym` says what is seen and scored."""
+    """N environments shared out over a process for each core; `config.gym` says what is seen and scored.
+
+    They cannot go back to a state, so twins begin all their attempts at an episode's start, by the same seed; one that
+    is nobody's twin goes on unless its attempt is to restart.
+    """
 
     goal_sets = ("random",)
 
-    def __init__(self, name: str, n: int, config: Config):
+    def __init__(self, name: str, n: int, config: Config, attempts: Attempts | None = None):
         dimensions = tuple(dimension(text) for text in config.gym.score)
         settings = asdict(config.gym) | {
             "make_args": json_object(config.gym.make_args),
@@ -42,6 +46,8 @@ class Gym:
         }
         self.size = n
         self._horizon = config.actor.horizon
+        self._attempts = attempts
+        self._age, self._ended = np.zeros(n, int), np.zeros(n, bool)
         world = (name, "gym/worlds.py", "Worlds", (name, settings), config.gym.step_timeout, SLOW)
         self._worlds = Processes(partial(Process, *world), shares(n, WORLDS_PER_PROCESS))
         self._worlds.first("prove")
@@ -53,7 +59,9 @@ class Gym:
         self.spec = EnvSpec(name, (config.gym.size, config.gym.size, 3), actions.pop(), dimensions, UNSCORED)
 
     def reset(self, seed: int) -> HostStep:
-        return self._reset(np.stack([np.full(self.size, seed), np.arange(self.size)], axis=1))
+        twins = self._attempts.twins if self._attempts else 1
+        self._chance = np.random.default_rng(seed)
+        return self._reset(np.stack([np.full(self.size, seed), np.arange(self.size) // twins], axis=1))
 
     def _reset(self, seeds: np.ndarray) -> HostStep:
         """Fresh episodes, each with chances of its own: int [N, any]."""
@@ -61,11 +69,34 @@ class Gym:
         return self.recv()
 
     def send(self, actions: np.ndarray) -> None:
-        self._worlds.ask("step", np.asarray(actions))
+        seeds = np.full(self.size, -1)
+        if self._attempts is not None and self._ended.any():
+            seeds = np.where(self._ended, self._seeds_of_attempts(self._attempts), -1)
+        self._worlds.ask("step", np.stack([actions, seeds], axis=1))
 
     def recv(self) -> HostStep:
         images, measures, is_first, is_last = self._worlds.together()
+        if self._attempts is not None:
+            is_first, is_last = self._attempted(is_first, is_last, self._attempts)
         return HostStep(Look(images, measures), is_first, is_last)
+
+    def _attempted(
+        self, is_first: np.ndarray, is_over: np.ndarray, attempts: Attempts
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which environments are at the first and at the last step of an attempt, from those of their episodes."""
+        is_first = is_first | self._ended
+        self._age = np.where(is_first, 0, self._age + 1)
+        groups = (is_over | (self._age == attempts.horizon)).reshape((-1, attempts.twins))
+        self._ended = groups.any(1).repeat(attempts.twins)
+        return is_first, self._ended
+
+    def _seeds_of_attempts(self, attempts: Attempts) -> np.ndarray:
+        """The seeds that the next attempts begin by, one for each group; −1: it goes on where it is."""
+        groups = self.size // attempts.twins
+        seeds = self._chance.integers(2**31 - 1, size=groups)
+        if attempts.twins == 1:
+            seeds = np.where(self._chance.random(groups) < attempts.p_restart, seeds, -1)
+        return seeds.repeat(attempts.twins)
 
     def observe(self, raw: Look) -> jax.Array:
         return jnp.asarray(raw.image)

@@ -113,13 +113,18 @@ class Worlds:
         return {len(world.actions) for world in self._worlds}
 
     def reset(self, seeds: np.ndarray) -> tuple[np.ndarray, ...]:
-        for world, seed in zip(self._worlds, seeds, strict=True):
-            world.reset(int(seed))
-        return self.step(np.zeros_like(seeds))
+        return self.step(np.stack([np.zeros_like(seeds), seeds], axis=1))
 
-    def step(self, actions: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Images uint8 [n, S, S, 3], measures float32 [n, D], is_first and is_last bool [n]."""
-        shown = [world.step(action) for world, action in zip(self._worlds, actions, strict=True)]
+    def step(self, actions_and_seeds: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Plays int [n, 2]: an action, and the seed of an episode to start instead, or −1.
+
+        Images uint8 [n, S, S, 3], measures float32 [n, D], is_first and is_last bool [n].
+        """
+        shown = []
+        for world, (action, seed) in zip(self._worlds, actions_and_seeds.tolist(), strict=True):
+            if seed >= 0:
+                world.reset(seed)
+            shown.append(world.step(action))
         images, measures, is_first, is_last = zip(*shown, strict=True)
         return np.stack(images), np.stack(measures), np.array(is_first), np.array(is_last)
 
