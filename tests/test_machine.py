@@ -22,7 +22,7 @@ ONLY_LINUX = {
     "sched_getaffinity": {"machine.py"},
     "memfd_create": {"envs/processes.py"},
     "select.poll": {"envs/processes.py"},
-    "/proc": {"run/report.py"},
+    "/proc": {"evaluation/report.py"},
 }
 
 

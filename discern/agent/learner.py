@@ -135,10 +135,10 @@ class Learner:
         loss, metrics = self.reward.loss(params["reward"], achieved, goal, decoys, batch.teacher_is_hindsight)
         if not self.random_erasing or not isinstance(self.reward, DiscernReward):
             return loss, metrics
-        behind, keys = batch.decoys.mean((0, 1)).astype(jnp.uint8), jax.random.split(jax.random.key(batch.seed), 3)
+        background, keys = batch.decoys.mean((0, 1)).astype(jnp.uint8), jax.random.split(jax.random.key(batch.seed), 3)
 
         def partly(shown: Frames, key: PRNGKey) -> Frames:
-            pixels = random_erasing(key, shown.pixels, behind, self.random_erasing)
+            pixels = random_erasing(key, shown.pixels, background, self.random_erasing)
             return Frames(self.imitator.features(jax.lax.stop_gradient(params), pixels), pixels)
 
         achieved, goal, decoys = map(partly, (achieved, goal, decoys), keys)
@@ -147,16 +147,16 @@ class Learner:
         return 0.5 * (loss + hidden), metrics
 
 
-def random_erasing(key: PRNGKey, images: jax.Array, behind: jax.Array, most: float) -> jax.Array:
-    """Each of [..., H, W, 3] with a rectangle of its own, up to `most` of a side long, as in `behind` [H, W, 3]."""
+def random_erasing(key: PRNGKey, images: jax.Array, background: jax.Array, most: float) -> jax.Array:
+    """Replaces a random rectangle of each image [..., H, W, 3], up to `most` of a side, with `background` [H, W, 3]."""
     half_key, centre_key = jax.random.split(key)
     half = jax.random.uniform(half_key, (*images.shape[:-3], 2), maxval=most / 2)
     centre = jax.random.uniform(centre_key, half.shape)
 
     def within(axis: int) -> jax.Array:
-        return jnp.abs(jnp.linspace(0.0, 1.0, behind.shape[axis]) - centre[..., axis, None]) < half[..., axis, None]
+        return jnp.abs(jnp.linspace(0.0, 1.0, background.shape[axis]) - centre[..., axis, None]) < half[..., axis, None]
 
-    return jnp.where((within(0)[..., :, None] & within(1)[..., None, :])[..., None], behind, images)
+    return jnp.where((within(0)[..., :, None] & within(1)[..., None, :])[..., None], background, images)
 
 
 def pick(table: Frames, row: jax.Array) -> Frames:

@@ -57,7 +57,7 @@ def act(
 ) -> tuple[Pursuit, jax.Array, jax.Array]:
     """One ε-greedy step: images [N, H, W, 3], ε [N] → the pursuit after it, actions [N], Q [N, A].
 
-    A extended action under way goes before.
+    An extended action under way goes first.
     """
     features = imitator.features(params, images)
     lstm, q_values = imitator.step(

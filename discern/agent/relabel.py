@@ -93,10 +93,10 @@ def draw_ends(key: PRNGKey, batch: int, last: int, config: RelabelConfig) -> tup
 
 
 def controllable_only(controllable: jax.Array) -> jax.Array:
-    """Each trajectory's own number, or where it is out of hand that of one that is not: bool [B] → int [B]."""
+    """Each trajectory's own number, or where it is not controllable that of one that is: bool [B] → int [B]."""
     batch = controllable.shape[0]
-    in_hand_first = jnp.argsort(~controllable, stable=True)
-    another = in_hand_first[jnp.arange(batch) % jnp.maximum(1, controllable.sum())]
+    controllable_first = jnp.argsort(~controllable, stable=True)
+    another = controllable_first[jnp.arange(batch) % jnp.maximum(1, controllable.sum())]
     return jnp.where(controllable, jnp.arange(batch), another)
 
 
