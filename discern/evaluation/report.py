@@ -34,12 +34,10 @@ def evaluate(
     achieved. An attempt takes T steps, or `steps`; `budgets` are numbers of steps to score as well, and `budget_figure`
     is where to draw success over them.
     """
-    for name, number, least in (("trials", trials, 1), ("count", count, 1), ("seed", seed, 0)):
-        if number < least:
-            raise UserError(f"{name} must be at least {least}, not {number}")
-    for path in (figure, budget_figure):
-        if path is not None:
-            refuse_file(Path(path), "draw", (".png",))
+    _refuse_below({"trials": trials, "count": count}, 1)
+    _refuse_below({"seed": seed}, 0)
+    for path in filter(None, (figure, budget_figure)):
+        refuse_file(Path(path), "draw", (".png",))
     if budget_figure is not None and not budgets:
         raise UserError("name the numbers of steps to draw success over: --budgets 5 10 20")
     began = time.monotonic()
@@ -79,6 +77,12 @@ def evaluate(
         "seconds": round(time.monotonic() - began, 2),
         "machine": machine(),
     }
+
+
+def _refuse_below(numbers: dict[str, int], least: int) -> None:
+    for name, number in numbers.items():
+        if number < least:
+            raise UserError(f"{name} must be at least {least}, not {number}")
 
 
 def refuse_unscored(agent: Agent) -> None:
