@@ -30,6 +30,7 @@ ARRAYS = {  # parts of the names that checkpoints give to arrays
     ".torso.centre": ".torso.mean_image",
     ".inverse.": ".inverse_dynamics.",
     "replay.stored.in_hand": "replay.stored.controllable",
+    ".whims.": ".extended.",
 }
 
 

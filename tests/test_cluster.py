@@ -119,6 +119,14 @@ def test_turns_weights_goals_and_back_pressure(loop):
     assert (np.asarray(state.memory.goals.images) != first).any()
 
 
+def test_a_workers_share_is_whole_groups_of_twins(tiny):
+    config = replace(tiny, {"actor.twins": 4, "actor.environments": 28, "replay_capacity": 64})
+    for actors in (1, 2, 3):
+        shares = [share_of(config, number, actors) for number in range(actors)]
+        assert sum(share.actor.environments for share in shares) == 28
+        assert not any(count % 4 for share in shares for count in (share.actor.environments, share.replay_capacity))
+
+
 def test_a_poisoned_batch_is_refused_and_counted(loop):
     loop, state = loop
     while not state.learning:

@@ -36,8 +36,9 @@ def evaluate(
     """
     _refuse_below({"trials": trials, "count": count}, 1)
     _refuse_below({"seed": seed}, 0)
-    for path in filter(None, (figure, budget_figure)):
-        refuse_file(Path(path), "draw", (".png",))
+    for path in (figure, budget_figure):
+        if path is not None:
+            refuse_file(Path(path), "draw", (".png",))
     if budget_figure is not None and not budgets:
         raise UserError("name the numbers of steps to draw success over: --budgets 5 10 20")
     began = time.monotonic()
