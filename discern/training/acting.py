@@ -90,7 +90,7 @@ class Decider:
 
         clock = pursuit.clock
         extended = actor.extended
-        if self.ez_greedy:
+        if self.ez_greedy is not None:
             extended = extend_actions(explore_key, extended, epsilon, self.imitator.core.actions, self.ez_greedy)
             epsilon = jnp.zeros_like(epsilon)
         pursuit, actions, _ = act(self.imitator, params, pursuit, seen.images, epsilon, explore_key, extended)
