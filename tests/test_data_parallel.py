@@ -24,7 +24,7 @@ def learner_state_and_batch(config, shards):
     collecting, goals, _ = collector.start(jax.random.key(0), first_slot=config.replay_capacity)
     state = learner.init(jax.random.key(1), goals.images)
     sizes = (config.replay_capacity, config.actor.environments, config.actor.horizon)
-    memory = Memory(empty_replay(*sizes, learner.imitator.image_shape), goals)
+    memory = Memory(empty_replay(*sizes, learner.imitator.image_shape, goals.measures.shape[-1]), goals)
     for turn in range(3):
         collecting, memory = collector.turn(state.params, collecting, memory, jax.random.key(turn))
     return learner, state, draw(memory, jax.random.key(9), config, shards)
@@ -50,7 +50,7 @@ def compare(config) -> None:
 
 def test_four_devices_take_the_step_of_one():
     program = (
-        "from tests.conftest import TINY; from tests.test_devices import compare;"
+        "from tests.conftest import TINY; from tests.test_data_parallel import compare;"
         "from discern.config import replace;"
         "from discern.presets import preset;"
         "compare(replace(preset('arena'), TINY | {'learner.batch': 8, 'learner.optimiser': 'rmsprop'}))"

@@ -59,7 +59,7 @@ def processes() -> list[str]:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has just ended
             parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == os.getpid() and b"gymnasium_worlds" in (process / "cmdline").read_bytes():
+            if parent == os.getpid() and b"gym/worlds" in (process / "cmdline").read_bytes():
                 found.append(process.name)
     return found
 

@@ -42,14 +42,14 @@ def test_pursue_is_reach_in_a_loop_of_your_own(agent):
         pursuer.act(goal)
 
 
-def with_ends(agent: Agent) -> Agent:
-    config = replace(agent.config, {"relabel.ends": True})
+def without_ends(agent: Agent) -> Agent:
+    config = replace(agent.config, {"relabel.ends": False})
     return Agent(config, agent.spec, agent.params, agent.goal_images, agent.steps)
 
 
 def test_an_agent_trained_with_ends_takes_the_steps_it_is_given(agent):
     """A pursuit of 2 of 5 steps is what the network does when its clock begins at 3."""
-    goal, able = np.full(SHAPE, 90, np.uint8), with_ends(agent)
+    goal, able = np.full(SHAPE, 90, np.uint8), agent
     reached = able.reach(discern.make_env("arena"), goal, seed=4, steps=2)
     assert (len(reached.observations), len(reached.actions), len(reached.rewards)) == (3, 2, 3)
     pursuer = able.pursue(goal, steps=2)
@@ -68,10 +68,10 @@ def test_a_budget_the_agent_does_not_know_is_refused(agent):
     goal = np.full(SHAPE, 90, np.uint8)
     for steps in (0, -1, 6):
         with pytest.raises(UserError, match=f"takes 1 to 5 steps to a goal, not {steps}"):
-            with_ends(agent).pursue(goal, steps)
+            agent.pursue(goal, steps)
     with pytest.raises(UserError, match="knows only 5 steps: for 4, train one with --relabel"):
-        agent.pursue(goal, steps=4)
-    assert agent.pursue(goal, steps=5).budget == 5
+        without_ends(agent).pursue(goal, steps=4)
+    assert without_ends(agent).pursue(goal, steps=5).budget == 5
 
 
 def test_the_reward_of_the_goal_itself_is_one(agent):

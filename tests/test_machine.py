@@ -83,7 +83,7 @@ def test_what_fails_in_a_process_is_told(elsewhere, monkeypatch, kind, sentence)
     monkeypatch.syspath_prepend(STAND_IN)
     name = f"tiny_worlds:{kind}"
     settings = {"make_args": {}, "render": False, "frame_skip": 1, "size": 16, "score": []}
-    start = partial(Process, name, "gymnasium_worlds.py", "Worlds", (name, settings), 1.5)
+    start = partial(Process, name, "gym/worlds.py", "Worlds", (name, settings), 1.5)
     worlds = Processes(start, [1])
     worlds.first("prove")
     worlds.ask("make", np.arange(1))
@@ -91,7 +91,7 @@ def test_what_fails_in_a_process_is_told(elsewhere, monkeypatch, kind, sentence)
 
     def play() -> None:
         for _ in range(9):
-            worlds.ask("step", np.zeros(1, int))
+            worlds.ask("step", np.array([[0, -1]]))
             worlds.answers()
 
     with pytest.raises(UserError, match=re.escape(f"{name} {sentence}")):

@@ -129,10 +129,10 @@ def test_a_small_checkpoint_goes_on_too(tmp_path, tiny):
     config = replace(tiny, {"learner.target_interval": 7, "learner.ema_decay": 0.9, "learner.inverse_dynamics": 1.0})
     run = train(config, tmp_path / "run", QUIET)
     before = arrays_of(run)
-    assert not any(name.startswith(("replay", "learner.average", "learner.target")) for name in before)
+    assert not any(name.startswith(("replay", "learner.ema", "learner.target")) for name in before)
     with closing(Loop(config)) as loop:
         learner = restore_state(RunFolder(run), loop.start()).learner
-    for tree in (learner.params, learner.average, learner.target_params):
+    for tree in (learner.params, learner.ema, learner.target_params):
         np.testing.assert_array_equal(tree["torso"]["Dense_0"]["kernel"], before["learner.params.torso.Dense_0.kernel"])
     resume(run, steps=4000, console=QUIET)
     after = arrays_of(run)
@@ -266,7 +266,9 @@ def test_the_paper_configuration_is_what_it_was():
 
 def test_what_can_be_seen_is_probed_while_training(tmp_path, tiny):
     run = train(
-        replace(tiny, {"evaluate_every": 500, "actor.environments": 32, "replay_capacity": 64}), tmp_path / "r", QUIET
+        replace(tiny, {"evaluate_every": 500, "actor.environments": 32, "actor.horizon": 10, "replay_capacity": 64}),
+        tmp_path / "r",
+        QUIET,
     )
     rows = [row for row in RunFolder(run).metrics() if "success" in row]
     assert all(-10 < rows[-1][f"probe/{who}/{axis}"] <= 1 for who in ("h", "teacher") for axis in "xy")

@@ -36,11 +36,7 @@ def evaluate(
     """
     _refuse_below({"trials": trials, "count": count}, 1)
     _refuse_below({"seed": seed}, 0)
-    for path in (figure, budget_figure):
-        if path is not None:
-            refuse_file(Path(path), "draw", (".png",))
-    if budget_figure is not None and not budgets:
-        raise UserError("name the numbers of steps to draw success over: --budgets 5 10 20")
+    _refuse_undrawable(figure, budget_figure, budgets)
     began = time.monotonic()
     agent = load(run)
     refuse_unscored(agent)
@@ -78,6 +74,14 @@ def evaluate(
         "seconds": round(time.monotonic() - began, 2),
         "machine": machine(),
     }
+
+
+def _refuse_undrawable(figure: str | Path | None, budget_figure: str | Path | None, budgets: Sequence[int]) -> None:
+    for path in (figure, budget_figure):
+        if path is not None:
+            refuse_file(Path(path), "draw", (".png",))
+    if budget_figure is not None and not budgets:
+        raise UserError("name the numbers of steps to draw success over: --budgets 5 10 20")
 
 
 def _refuse_below(numbers: dict[str, int], least: int) -> None:
