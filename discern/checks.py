@@ -20,7 +20,6 @@ class Range:
     holds: Callable[[float], bool]
 
 
-Count = Annotated[int, Range("be 0 or more", lambda x: x >= 0)]
 Positive = Annotated[int, Range("be at least 1", lambda x: x >= 1)]
 Several = Annotated[int, Range("be at least 2", lambda x: x >= 2)]
 Seed = Annotated[int, Range("lie between 0 and 4294967295", lambda x: 0 <= x < 2**32)]
