@@ -163,7 +163,7 @@ def test_a_whim_lasts_as_long_as_it_was_drawn_for():
 def test_persistent_exploration_repeats_its_actions(way):
     settings = {"actor.epsilon_base": 1.0, "actor.epsilon_exponent": 0.0}
     repeats = []
-    for ez_greedy in (0.0, 1.0):
+    for ez_greedy in (None, 1.0):
         config = replace(CONFIG, settings | {"actor.ez_greedy": ez_greedy})
         stored, _, _, _ = collect(way, 0, 61, config)
         repeats.append((stored.actions[:, 1:] == stored.actions[:, :-1]).mean())
