@@ -4,13 +4,14 @@ import math
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 from rich.console import Console
 
-from discern.agent.learner import Learner
+from discern.agent.learner import Learner, annealed
 from discern.agent.relabel import draw
 from discern.agent.replay import Memory, empty_replay, refuse_if_too_large
 from discern.config import Config
@@ -18,7 +19,7 @@ from discern.envs import is_host
 from discern.envs.base import measured
 from discern.evaluation.final import forget_final
 from discern.storage.run_folder import free_folder, new_folder, resumed_folder
-from discern.storage.state import Keys, TrainState, refuse_if_not_resumable, restore_state
+from discern.storage.state import Keys, TrainState, budget_spent, refuse_if_not_resumable, restore_state
 from discern.training.collect import COMPILING, HostCollector, make_collector, make_worlds
 from discern.training.session import Session
 from discern.types import Batch, LearnerState, PRNGKey
@@ -70,19 +71,20 @@ class Loop:
         owed = state.updates_owed + (self.owed_per_turn if learning else 0.0)
         calls = int(owed / self.updates_per_call)
         acting = (state.learner.params, state.collecting, state.memory, act_key)
+        rate = learning_rate(round(budget_spent(self.config, state), 2), self.config.learner.anneal)
         if isinstance(self.collector, HostCollector):
             batches = self.batches(state.memory, learn_key, calls)
-            learned = [self.thread.submit(self.learn, state.learner, [])]
+            learned = [self.thread.submit(self.learn, state.learner, [], rate)]
 
             def keep_up(done: float) -> None:
                 for batch in batches[len(learned) - 1 : math.ceil(done * calls)]:
-                    learned.append(self.thread.submit(self._go_on, learned[-1], batch))
+                    learned.append(self.thread.submit(self._go_on, learned[-1], batch, rate))
 
             collecting, memory = self.collector.turn(*acting, keep_up)
             learner, metrics = learned[-1].result()
         else:
             collecting, memory = self.collector.turn(*acting)
-            learner, metrics = self.learn(state.learner, self.batches(memory, learn_key, calls))
+            learner, metrics = self.learn(state.learner, self.batches(memory, learn_key, calls), rate)
         state = state._replace(
             learner=learner,
             collecting=collecting,
@@ -106,15 +108,17 @@ class Loop:
             drawn.append(batch)
         return drawn
 
-    def learn(self, learner: LearnerState, batches: list[Batch]) -> tuple[LearnerState, dict[str, jax.Array]]:
+    def learn(
+        self, learner: LearnerState, batches: list[Batch], rate: jax.Array
+    ) -> tuple[LearnerState, dict[str, jax.Array]]:
         """The updates of one turn."""
         metrics: dict[str, jax.Array] = {}
         for batch in batches:
-            learner, metrics = self.update(learner, batch)
+            learner, metrics = self.update(learner, batch, rate)
         return learner, metrics
 
-    def _go_on(self, learned: Future, batch: Batch) -> tuple[LearnerState, dict[str, jax.Array]]:
-        return self.update(learned.result()[0], batch)
+    def _go_on(self, learned: Future, batch: Batch, rate: jax.Array) -> tuple[LearnerState, dict[str, jax.Array]]:
+        return self.update(learned.result()[0], batch, rate)
 
     def counts(self, state: TrainState) -> dict[str, int]:
         """Trajectories finished, and partial ones dropped."""
@@ -132,11 +136,17 @@ class Loop:
         keys = jax.random.split(own_key, self.updates_per_call)
         return key, jax.vmap(lambda key: draw(memory, key, self.config))(keys)
 
-    def _update(self, state: LearnerState, batch: Batch) -> tuple[LearnerState, dict[str, jax.Array]]:
+    def _update(self, state: LearnerState, batch: Batch, rate: jax.Array) -> tuple[LearnerState, dict[str, jax.Array]]:
         if self.updates_per_call == 1:  # a convolution's gradient is slow inside a loop on a CPU
-            return self.learner.update(state, batch)
-        state, metrics = jax.lax.scan(self.learner.update, state, batch)
+            return self.learner.update(state, batch, rate)
+        state, metrics = jax.lax.scan(lambda state, batch: self.learner.update(state, batch, rate), state, batch)
         return state, jax.tree.map(jnp.mean, metrics)
+
+
+@cache
+def learning_rate(spent: float, anneal: float) -> jax.Array:
+    """The share of the learning rate to learn with, on the accelerator."""
+    return jnp.float32(annealed(spent, anneal))
 
 
 def train(config: Config, run: str | Path | None = None, console: Console | None = None) -> Path:
