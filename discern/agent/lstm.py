@@ -5,6 +5,8 @@ import jax.numpy as jnp
 
 from discern.types import LstmState
 
+UNROLL = 5  # steps in one round of a loop: on a GPU a round costs several launches besides its products
+
 
 def initial_lstm(lead: tuple[int, ...], units: int) -> LstmState:
     """The zero state, float32 [*lead, U] twice."""
@@ -40,7 +42,7 @@ def _forwards(gates: jax.Array, kernel: jax.Array) -> tuple[jax.Array, LstmState
         lstm = lstm_cell(lstm, whole)
         return lstm, (whole, lstm)
 
-    _, (whole, states) = jax.lax.scan(step, initial_lstm(gates.shape[1:-1], kernel.shape[0]), gates)
+    _, (whole, states) = jax.lax.scan(step, initial_lstm(gates.shape[1:-1], kernel.shape[0]), gates, unroll=UNROLL)
     return whole, states
 
 
@@ -72,7 +74,7 @@ def _backwards(kept: tuple[jax.Array, LstmState, jax.Array], from_above: jax.Arr
         return LstmState(by_cell * keep, by_gates @ kernel.T), by_gates
 
     zero = initial_lstm(whole.shape[1:-1], kernel.shape[0])
-    _, by_gates = jax.lax.scan(step, zero, (whole, before.cell, states.cell, from_above), reverse=True)
+    _, by_gates = jax.lax.scan(step, zero, (whole, before.cell, states.cell, from_above), reverse=True, unroll=UNROLL)
     flat = by_gates.reshape((-1, by_gates.shape[-1]))
     return by_gates, before.hidden.reshape((-1, kernel.shape[0])).T @ flat
 
