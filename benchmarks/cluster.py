@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import tyro
 from rich.console import Console
 
@@ -172,7 +173,7 @@ def main(wanted: Benchmark) -> None:
         learner, goals = ray.state.learner, ray.state.memory.goals
 
         def learn() -> int:
-            jax.block_until_ready(ray.loop.update(learner, batch))
+            jax.block_until_ready(ray.loop.update(learner, batch, jnp.float32(1)))
             return 1
 
         def publish() -> int:

@@ -58,10 +58,10 @@ def failing_learner(monkeypatch):
         def make_update(*arguments, make=loop.make_update):
             update = make(*arguments)
 
-            def fail_later(state, batch):
+            def fail_later(state, batch, rate):
                 if int(state.updates) >= after:
                     raise jax.errors.JaxRuntimeError("INTERNAL: the device fell off the bus\nat 0x0")
-                return update(state, batch)
+                return update(state, batch, rate)
 
             return fail_later
 

@@ -43,7 +43,7 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
 
     def learn() -> Any:
         now = owned[0]
-        learner, _ = loop.update(now.learner, *actors.batches(now.memory, jax.random.key(0), 1))
+        learner, _ = loop.update(now.learner, *actors.batches(now.memory, jax.random.key(0), 1), jnp.float32(1))
         owned[0] = owned[0]._replace(learner=learner)
         return learner.updates
 

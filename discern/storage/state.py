@@ -10,6 +10,7 @@ import optax
 
 from discern.agent.learner import policy_part
 from discern.agent.replay import Memory
+from discern.config import Config
 from discern.storage.checkpoint import (
     fill,
     latest_checkpoint,
@@ -34,6 +35,13 @@ class TrainState(NamedTuple):
     learning: bool = False
     seconds: float = 0.0
     random_success: float = -1.0  # of the random policy; −1: not measured yet
+
+
+def budget_spent(config: Config, state: TrainState) -> float:
+    """By the tighter of the two budgets; 0 where there is none."""
+    by_steps = state.steps / config.steps if config.steps else 0.0
+    by_time = state.seconds / (60 * config.minutes) if config.minutes else 0.0
+    return max(by_steps, by_time)
 
 
 class Keys:

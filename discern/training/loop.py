@@ -13,10 +13,10 @@ from discern.agent.learner import Learner
 from discern.config import Config
 from discern.evaluation.final import forget_final
 from discern.storage.run_folder import free_folder, new_folder, resumed_folder
-from discern.storage.state import TrainState, refuse_if_not_resumable, restore_state
+from discern.storage.state import TrainState, budget_spent, refuse_if_not_resumable, restore_state
 from discern.training.actors import Actors, LocalActors
 from discern.training.session import Session
-from discern.training.update import Metrics, Update, make_update
+from discern.training.update import Metrics, Update, learning_rate, make_update
 from discern.types import Batch, LearnerState, LostError
 
 Learned = tuple[LearnerState, Metrics]
@@ -44,12 +44,13 @@ class Loop:
 
         An update is some thousand small launches, which a thread of its own makes: no environment waits for them.
         """
+        rate = learning_rate(round(budget_spent(self.config, state), 2), self.config.learner.anneal)
         newest: Future[Learned] = Future()
         newest.set_result((state.learner, {}))
 
         def learn(batch: Batch) -> None:
             nonlocal newest
-            newest = self.thread.submit(go_on, self.update, newest, batch)
+            newest = self.thread.submit(go_on, self.update, newest, batch, rate)
 
         acted = self.actors.turn(state, learn)
         try:
@@ -63,9 +64,9 @@ class Loop:
         self.thread.shutdown()
 
 
-def go_on(update: Update, before: Future[Learned], batch: Batch) -> Learned:
+def go_on(update: Update, before: Future[Learned], batch: Batch, rate: jax.Array) -> Learned:
     """One more update after those before."""
-    return update(before.result()[0], batch)
+    return update(before.result()[0], batch, rate)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from discern.evaluation.final import save_final, save_strip
 from discern.evaluation.goal_sets import goal_set
 from discern.evaluation.probe import sight_in_trajectories, trajectory_probe
 from discern.storage.run_folder import RunFolder
-from discern.storage.state import TrainState, diverged, save_state
+from discern.storage.state import TrainState, budget_spent, diverged, save_state
 from discern.training.metrics import Metrics, Rates
 from discern.types import LostError, StoppedError, UserError
 
@@ -132,13 +132,7 @@ class Session:
             )
 
     def finished(self) -> bool:
-        return self.budget_spent() >= 1.0
-
-    def budget_spent(self) -> float:
-        """By the tighter of the two budgets; 0 where there is none."""
-        by_steps = self.state.steps / self.config.steps if self.config.steps else 0.0
-        by_time = self.state.seconds / (60 * self.config.minutes) if self.config.minutes else 0.0
-        return max(by_steps, by_time)
+        return budget_spent(self.config, self.state) >= 1.0
 
     def score(self, trials: int | None = None) -> Score:
         self.evaluate_at = self.state.steps + (self.config.evaluate_every or 0)
@@ -161,7 +155,7 @@ class Session:
             raise diverged(self.folder, state.steps)
         updates = int(state.learner.updates)
         row: dict[str, Any] = {"steps": state.steps, "updates": updates, "seconds": state.seconds}
-        spent = self.budget_spent()
+        spent = budget_spent(self.config, state)
         seconds_left = state.seconds * (1 / spent - 1) if 0 < spent < 1 else 0.0
         row |= {"compile_seconds": self.compile_seconds, "budget_spent": spent, "seconds_left": seconds_left}
         row |= self.rates.read(state.steps, updates, self.loop.trained_per_update)
