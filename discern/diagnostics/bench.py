@@ -43,7 +43,8 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
 
     def learn() -> Any:
         now = owned[0]
-        learner, _ = loop.update(now.learner, *actors.batches(now.memory, jax.random.key(0), 1), jnp.float32(1))
+        _, batch = actors.draw(now.memory, jax.random.key(0))
+        learner, _ = loop.update(now.learner, batch, jnp.float32(1))
         owned[0] = owned[0]._replace(learner=learner)
         return learner.updates
 
@@ -53,7 +54,7 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
 
     memory = owned[0].memory
     on_host = isinstance(actors.collector, HostCollector)
-    sampling = _rate(lambda: actors.batches(memory, jax.random.key(0), 1), seconds) * actors.updates_per_call
+    sampling = _rate(lambda: actors.draw(memory, jax.random.key(0)), seconds) * actors.updates_per_call
     acting = _rate(act, seconds) * actors.collector.steps_per_turn
     updates = _rate(learn, seconds) * actors.updates_per_call
     whole = []
