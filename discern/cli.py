@@ -195,26 +195,16 @@ def main() -> None:
 
 def _train(wanted: Train) -> None:
     _refuse_actors_alone(wanted)
-    if wanted.cluster:
-        from discern.training.cluster import loop as cluster
+    from discern.training.loop import train
 
-        cluster.train(wanted.settings, wanted.cluster, wanted.actors, wanted.run)
-    else:
-        from discern.training import loop
-
-        loop.train(wanted.settings, wanted.run)
+    train(wanted.settings, wanted.run, cluster=wanted.cluster, actors=wanted.actors)
 
 
 def _resume(wanted: Resume) -> None:
     _refuse_actors_alone(wanted)
-    if wanted.cluster:
-        from discern.training.cluster import loop as cluster
+    from discern.training.loop import resume
 
-        cluster.resume(wanted.resume, wanted.cluster, wanted.actors, wanted.steps, wanted.minutes)
-    else:
-        from discern.training import loop
-
-        loop.resume(wanted.resume, wanted.steps, wanted.minutes)
+    resume(wanted.resume, wanted.steps, wanted.minutes, cluster=wanted.cluster, actors=wanted.actors)
 
 
 def _refuse_actors_alone(wanted: Train | Resume) -> None:

@@ -82,7 +82,11 @@ class UserError(Exception):
 
 
 class LostError(UserError):
-    """Something a run cannot do without is gone, but not what it has learned."""
+    """Something a run cannot do without is gone, but not what it has learned: `state`, or that before the turn."""
+
+    def __init__(self, message: str, state: Any = None):
+        super().__init__(message)
+        self.state = state
 
 
 class StoppedError(Exception):

@@ -104,7 +104,8 @@ def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
     """The newest checkpoint's state; what it does not hold comes from the fresh one."""
     path = latest_checkpoint(folder.checkpoints)
     arrays, about = load_checkpoint(path)
-    arrays = unmeasured(fresh.memory) | arrays
+    uncounted = {f"collecting.{i}.proposed": np.zeros((), np.int32) for i in range(len(fresh.collecting or ()))}
+    arrays = unmeasured(fresh.memory) | uncounted | arrays
     counters = about["counters"]
     goals = fill(fresh.memory.goals, arrays, "goals.", path)
     if about["replay"]:
