@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 import tyro
 
 from discern.checks import AboveZero, Positive, Range, Seed
+from discern.machine import require
 from discern.parsing import Settings, parse
 from discern.presets import ConfigName, PresetName
 from discern.types import StoppedError, UserError
@@ -272,12 +273,9 @@ def _export(wanted: Export) -> None:
 
 
 def _studio(wanted: Studio) -> None:
-    try:
-        from discern.studio.page import open_page
-    except ModuleNotFoundError as missing:
-        if missing.name != "gradio":
-            raise
-        raise UserError("the studio needs Gradio: uv sync --extra studio, or pip install 'discern[studio]'") from None
+    require("studio", "the studio")
+    from discern.studio.page import open_page
+
     open_page(wanted.run, wanted.port)
 
 

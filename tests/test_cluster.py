@@ -270,7 +270,7 @@ class TestSentences:
 
     def test_a_missing_extra(self, tiny, monkeypatch):
         monkeypatch.setitem(sys.modules, "ray", None)
-        with pytest.raises(UserError, match=r"--cluster needs Ray: pip install 'discern\[cluster\]'"):
+        with pytest.raises(UserError, match=r"--cluster needs ray: pip install 'discern\[cluster\]'"):
             train(tiny, cluster="local", actors=2)
 
     def test_too_many_actors(self, nodes, tiny):

@@ -12,6 +12,7 @@ from discern.config import Config
 from discern.envs.arena import Arena
 from discern.envs.base import Attempts, DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
 from discern.envs.watermaze.world import Watermaze
+from discern.machine import EXTRAS, require
 from discern.presets import preset, suite_of
 from discern.types import UserError
 
@@ -81,6 +82,8 @@ def make_scored_env(name: str, n: int = 1, config: Config | None = None) -> Scor
 def _make(name: str, n: int, config: Config | None, scored: bool, attempts: Attempts | None) -> Env:
     suite = suite_of(name)
     if suite in SUITES and suite != name:
+        if suite in EXTRAS:
+            require(suite, name)
         return SUITES[suite](name, n, config or preset(name), scored, attempts)
     if name not in WORLDS:
         hosted = ("atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…")

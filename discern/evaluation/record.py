@@ -10,6 +10,7 @@ from discern.envs import Env, Hosted, is_host, make_env, make_scored_env, opened
 from discern.evaluation.goal_sets import goal_set
 from discern.evaluation.video import side_by_side, write_video
 from discern.inference import Agent, load
+from discern.machine import require
 from discern.storage.run_folder import refuse_file
 from discern.types import UserError
 
@@ -32,6 +33,8 @@ def record(
     """
     out = Path(out)
     refuse_file(out, "film", (".mp4", ".gif"))
+    if out.suffix.lower() == ".mp4":
+        require("video", "a .mp4")
     if goal is not None and goals is not None:
         raise UserError("name an image with --goal, or a number of goals with --goals, not both")
     if goals is not None and not 1 <= goals <= MOST_GOALS:
