@@ -14,7 +14,7 @@ from discern.checks import AboveZero, Positive, Range, Seed
 from discern.machine import require
 from discern.parsing import Settings, parse
 from discern.presets import ConfigName, PresetName
-from discern.types import StoppedError, UserError
+from discern.types import Precision, StoppedError, UserError
 
 ABOUT = """Learn to bring about any goal image, with no reward and no demonstration. `discern COMMAND --help` lists
 every option of a command; `discern --tyro-print-completion bash` (zsh, fish, tcsh) prints a shell's completions."""
@@ -147,6 +147,9 @@ class Export:
 
     run: Run
     dest: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DEST")]
+    """A new folder, for its agent.safetensors."""
+    precision: Precision = "int8"
+    """Of the weights: int8, with a scale for each output channel, or float32, four times as large and exact."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +272,7 @@ def _record(wanted: Record) -> None:
 def _export(wanted: Export) -> None:
     from discern.inference import load
 
-    print(load(wanted.run).save(wanted.dest))
+    print(load(wanted.run).save(wanted.dest, wanted.precision))
 
 
 def _studio(wanted: Studio) -> None:

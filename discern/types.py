@@ -4,7 +4,7 @@ Axes: B trajectories, T steps, G goals for one trajectory, K decoys, N environme
 D scored dimensions; an image is uint8 [H, W, 3].
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from jax import Array
@@ -12,6 +12,7 @@ else:
     Array = Any  # JAX takes seconds to import, and errors and settings have no use for it
 
 Params = Any
+Precision = Literal["int8", "float32"]  # of an exported agent's weights
 PRNGKey = Array
 
 

@@ -108,6 +108,11 @@ def spec_of(config: Config) -> EnvSpec:
         return env.spec
 
 
+def names_code(config: Config) -> bool:
+    """Whether the config says what code to import, or what to call it with, to make its world."""
+    return suite_of(config.env) == "gym" and (":" in config.env or config.gym.make_args != "{}")
+
+
 def is_host(env: Env) -> TypeIs[HostEnv]:
     """Whether the world runs on the host and is stepped with send and recv."""
     return hasattr(env, "send")
@@ -125,6 +130,7 @@ __all__ = [
     "is_host",
     "make_env",
     "make_scored_env",
+    "names_code",
     "opened",
     "spec_of",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from discern.agent.learner import Learner
 from discern.agent.policy import act, begin_pursuit
-from discern.envs import Hosted, is_host, make_scored_env, opened
+from discern.envs import Hosted, is_host, opened
 from discern.envs.base import Dimension, ScoredHostEnv
 from discern.evaluation.achievement import Score, score
 from discern.evaluation.goal_sets import GoalSet, goal_set
@@ -126,7 +126,7 @@ def sight_in_trajectories(seen: tuple[jax.Array, ...], dimensions: tuple[Dimensi
 
 def _play_all(agent: Agent, moments: np.ndarray, seed: int, rng: np.random.Generator) -> tuple[GoalSet, list[Played]]:
     """The fixed goals, and: an attempt at each, random actions from the same starts, and twice random held actions."""
-    with opened(make_scored_env(agent.config.env, GOALS, agent.config)) as env:
+    with opened(agent.make_scored_env(GOALS)) as env:
         goals = goal_set(env, count=GOALS)
         world = cast(ScoredHostEnv, env if is_host(env) else Hosted(env, GOALS))
         longest = max(2, agent.horizon // 4)

@@ -19,7 +19,7 @@ from discern.storage.checkpoint import (
     read_manifest,
     save_checkpoint,
 )
-from discern.storage.run_folder import RunFolder
+from discern.storage.run_folder import RunFolder, agent_alone
 from discern.types import LearnerState, PRNGKey, UserError
 
 
@@ -95,9 +95,12 @@ def diverged(folder: RunFolder, steps: int) -> UserError:
 
 
 def refuse_if_not_resumable(folder: RunFolder) -> None:
-    """Says what is wrong with the newest checkpoint before anything is made, and before anything is changed."""
+    """Says what is wrong with the newest checkpoint before anything is made, and before anything is changed.
+
+    Agents were once exported as checkpoints of their own.
+    """
     if read_manifest(latest_checkpoint(folder.checkpoints))["about"].get("agent_only"):
-        raise UserError(f"{folder.path} holds an agent alone: it can be evaluated, not trained further")
+        raise agent_alone(folder.path)
 
 
 def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
@@ -132,12 +135,6 @@ def unmeasured(memory: Memory) -> dict[str, np.ndarray]:
     return {name: np.full(there.shape, np.nan, np.float32) for name, there in unknown.items()}
 
 
-def save_agent(folder: RunFolder, params: Any, goal_images: np.ndarray, steps: int) -> Path:
-    """A checkpoint of the agent alone, in bfloat16: it can be loaded and evaluated, not trained further."""
-    tree = {"learner": {"params": jax.tree.map(_halve, params)}, "goals": {"images": goal_images}}
-    return save_checkpoint(folder.checkpoints, steps, tree, {"agent_only": True, "counters": {"steps": steps}})
-
-
 def load_agent(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, int]:
     """The newest checkpoint's agent, its goal images, and the steps it was trained for."""
     path = latest_checkpoint(folder.checkpoints)
@@ -146,7 +143,7 @@ def load_agent(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, int]:
     prefix = "learner.ema." if averaged else "learner.params."
     params = fill(template, arrays, prefix, path)
     if "goals.images" not in arrays:
-        raise UserError(f"the checkpoint {path} belongs to another agent: goals.images is missing")
+        raise UserError(f"{path} belongs to another agent: goals.images is missing")
     return params, arrays["goals.images"], about["counters"]["steps"]
 
 
