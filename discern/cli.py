@@ -74,11 +74,11 @@ class Evaluate:
 
     run: Run
     goals: str | None = None
-    """The goal set; by default the world's usual one."""
+    """NAME:tune, NAME:test, or NAME for both halves of a set of goals; by default the usual set's test half."""
     trials: Positive = 20
     """Attempts at each goal."""
     count: Positive = 100
-    """Goals in the set."""
+    """Goals in a half of the set."""
     seed: Seed = 0
     figure: Path | None = None
     """Where to draw goals above the average of what was achieved: a .png."""

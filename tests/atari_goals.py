@@ -5,18 +5,20 @@ import json
 from PIL import Image
 
 from discern.envs.atari.goals import COLUMNS, COUNT, DIGESTS, SHIPPED, SIDE, digest, make_goals
+from discern.envs.base import Half
 
 
-def ship(game: str, name: str) -> str:
-    """Writes a goal set as one sheet of pictures with its measures beside it, and returns its digest."""
-    images, measures = make_goals(game, name)
+def ship(game: str, name: str, half: Half) -> str:
+    """Writes half a goal set as one sheet of pictures with its measures beside it, and returns its digest."""
+    images, measures = make_goals(game, name, half)
     rows = COUNT // COLUMNS
     sheet = images.reshape((rows, COLUMNS, SIDE, SIDE, 3)).swapaxes(1, 2).reshape((rows * SIDE, COLUMNS * SIDE, 3))
-    Image.fromarray(sheet).save(SHIPPED / f"{game}_{name}.png", optimize=True)
-    (SHIPPED / f"{game}_{name}.json").write_text(json.dumps(measures.tolist()) + "\n")
+    Image.fromarray(sheet).save(SHIPPED / f"{game}_{name}_{half}.png", optimize=True)
+    (SHIPPED / f"{game}_{name}_{half}.json").write_text(json.dumps(measures.tolist()) + "\n")
     return digest(images, measures)
 
 
 if __name__ == "__main__":
     for which in DIGESTS:
-        print(which, ship(*which.split("/")))
+        game, name, half = which.split("/")
+        print(which, ship(game, name, "tune" if half == "tune" else "test"))

@@ -243,10 +243,10 @@ def test_outside_the_first_room_nothing_is_measured():
 
 @pytest.mark.parametrize("name", sorted(DIGESTS))
 def test_goal_sets_are_made_again_the_same(name):
-    game, which = name.split("/")
-    images, measures = make_goals(game, which)
+    game, which, half = name.split("/")
+    images, measures = make_goals(game, which, half)
     assert digest(images, measures) == DIGESTS[name]
-    shipped = goal_set(make_scored_env(f"atari/{game}"), which)
+    shipped = goal_set(make_scored_env(f"atari/{game}"), f"{which}:{half}")
     np.testing.assert_array_equal(shipped.images, images)
     np.testing.assert_array_equal(shipped.measures, measures)
 
@@ -262,7 +262,21 @@ def test_goals_lie_in_the_playable_area_and_cover_it():
         goal_set(make_scored_env("atari/seaquest"), "odd")
     with pytest.raises(UserError, match="has 100 goals"):
         goal_set(make_scored_env("atari/seaquest"), "even", 101)
-    assert len(goal_set(make_scored_env("atari/seaquest"), "even", 7).images) == 7
+    assert len(goal_set(make_scored_env("atari/seaquest"), "even:tune", 7).images) == 7
+
+
+@pytest.mark.parametrize("game", sorted(AVATARS))
+@pytest.mark.parametrize("name", ["even", "paper"])
+def test_no_picture_is_in_both_halves(game, name):
+    goals = goal_set(make_scored_env(f"atari/{game}"), name)
+    assert len({image.tobytes() for image in goals.images}) == 200
+    if name == "even":
+        span = np.array([d.high - d.low for d in AVATARS[game].dimensions])
+        tune, test = np.split(goals.measures / span, 2)
+        np.testing.assert_allclose(tune.mean(0), test.mean(0), atol=0.02)
+        np.testing.assert_allclose(tune.std(0), test.std(0), atol=0.02)
+        shared = {tuple(place) for place in tune.tolist()} & {tuple(place) for place in test.tolist()}
+        assert len(shared) == (7 if game == "seaquest" else 0)
 
 
 def test_where_one_process_dies_the_others_end(monkeypatch):
@@ -299,7 +313,7 @@ def test_a_run_is_scored_on_both_goal_sets_and_resumes(tmp_path):
     run = tmp_path / "seaquest"
     twins = {"actor.twins": 2, "actor.host_groups": 2, "actor.p_restart": 0.3}
     discern.train(replace(preset("atari/seaquest"), TINY | twins), run)
-    for goals in ("even", "paper"):
+    for goals in ("even:test", "paper:tune"):
         report = discern.evaluate(run, goals, trials=1, count=4)
         assert report["goals"]["set"] == goals
         assert 0.0 <= report["success"] <= 1.0

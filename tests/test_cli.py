@@ -32,7 +32,7 @@ def test_train_evaluate_and_look(discern, tmp_path):
     run = tmp_path / "run"
     code, out, _ = discern(f"train arena --run {run} {SMALL} --relabel.goals draw random --seed 5")
     assert code == 0
-    assert "of 4 held-out goals reached" in out
+    assert "of 4 held-out goals (even:test) reached" in out
     config = json.loads((run / "config.json").read_text())
     assert (config["seed"], config["relabel"]["goals"]) == (5, ["draw", "random"])
     code, out, _ = discern(f"evaluate {run} --trials 2 --count 9 --json")

@@ -187,7 +187,9 @@ def test_what_a_step_returned_stays_as_it_was():
 def test_goals_are_held_out_and_fixed():
     env = make_scored_env("control/reacher-hard", 1)
     goals, again = goal_set(env), goal_set(env)
-    assert goals.name == "paper"
+    assert goals.name == "paper:test"
+    assert goal_set(env, "paper:tune").digest == "626e4b9db19f6f6d"  # the set before it had halves
+    assert len({image.tobytes() for image in goal_set(env, "paper").images}) == 200
     assert goals.digest == again.digest
     assert goals.images.shape == (100, 84, 84, 3)
     assert len(np.unique(goals.measures.round(3), axis=0)) == 100
@@ -195,7 +197,7 @@ def test_goals_are_held_out_and_fixed():
     np.testing.assert_array_equal(few.images, goals.images[[0, 50, 99]])
     assert reached(goals.measures, goals.measures, env.spec.dimensions).all()
     with pytest.raises(UserError, match="100 goals"):
-        env.goals("paper", 101)
+        env.goals("paper", "test", 101)
     env.close()
 
 
@@ -203,7 +205,7 @@ def test_goals_of_the_cartpole_differ():
     """Training starts with the pole down; goals have it up, down and between, the cart left and right."""
     env = Control("cartpole-swingup", 2)
     down = env.measure(env.reset(0).raw)[:, 1]
-    _, goals = env.goals("paper", 100)
+    _, goals = env.goals("paper", "tune", 100)
     assert (np.cos(down) < -0.9).all()
     height = np.cos(goals[:, 1])
     assert (height > 0.8).mean() > 0.1 and (height < -0.8).mean() > 0.1
@@ -258,7 +260,8 @@ for _ in range(5):
     assert (ours.measure(a.raw) == theirs.measure(b.raw)).all()
     differences = np.abs(np.asarray(ours.observe(a.raw), int) - np.asarray(theirs.observe(b.raw))).mean((1, 2, 3))
     assert differences.max() < 4, differences
-assert np.abs(ours.goals("paper", 2)[0].astype(int) - theirs.goals("paper", 2)[0]).mean() < 4
+drawn, shown = (env.goals("paper", "tune", 2)[0].astype(int) for env in (ours, theirs))
+assert np.abs(drawn - shown).mean() < 4
 for env in (ours, theirs): env.close()
 """
 

@@ -54,6 +54,9 @@ def test_goals_cover_the_arena_evenly():
     assert len({tuple(place) for place in places.round(3).tolist()}) == 100
     np.testing.assert_allclose(places.min(0), 0.05)
     np.testing.assert_allclose(places.max(0), 0.95)
+    others = np.asarray(jax.vmap(lambda k, i: ARENA.goal_state(k, i, 100).dot)(keys, jnp.arange(100, 200)))
+    np.testing.assert_array_equal(np.floor(10 * others), np.floor(10 * places))  # one in each cell
+    assert np.abs(others - places).max(1).min() > 1e-4
 
 
 def test_a_world_that_ended_starts_over_and_says_so():

@@ -3,13 +3,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import discern
 from discern.agent.learner import Learner
 from discern.envs import Hosted, make_env
 from discern.envs.base import Dimension
 from discern.evaluation import achievement
 from discern.evaluation.achievement import evaluator, reached, score
 from discern.evaluation.figures import draw_averages, draw_budgets, draw_curve, draw_goals
+from discern.evaluation.final import load_final
 from discern.evaluation.goal_sets import GoalSet, goal_set
+from discern.inference import load
+from discern.storage.run_folder import RunFolder
+from discern.training.loop import train
 from discern.types import UserError
 from tests.counting import Counting
 
@@ -49,11 +54,62 @@ def test_a_world_without_dimensions_has_no_score():
 
 def test_goal_sets_are_fixed():
     env = make_env("arena")
-    first, second = goal_set(env), goal_set(env)
+    first, second = goal_set(env, "even:tune"), goal_set(env, "tune")
     assert first.digest == second.digest == "c2eb27cf6bda88f7"
     assert first.images.shape == (100, 24, 24, 3)
-    with pytest.raises(UserError, match="no goal set 'nope'; it has: even"):
-        goal_set(env, "nope")
+    for name in ("nope", "nope:test", "even:best", "even:tune:test", ":"):
+        with pytest.raises(UserError, match=f"no goal set '{name}'; it has: even, each whole, or its half with :tune"):
+            goal_set(env, name)
+
+
+@pytest.mark.parametrize(
+    ("world", "digest"),
+    [("arena", "214b2e07b78dfc2f"), ("arena/two", "2b59ebef952432d2"), ("watermaze", "bc7b64e8b6084c5c")],
+)
+def test_the_halves_of_a_goal_set_share_no_goal(world, digest):
+    env = make_env(world)
+    tune, test, both = (goal_set(env, name) for name in ("even:tune", "even:test", "even"))
+    assert [goals.name for goals in (tune, test, both)] == ["even:tune", "even:test", "even"]
+    assert goal_set(env).digest == test.digest == digest
+    np.testing.assert_array_equal(both.images, np.concatenate([tune.images, test.images]))
+    np.testing.assert_array_equal(both.measures, np.concatenate([tune.measures, test.measures]))
+    assert len({image.tobytes() for image in both.images}) == 200
+    assert len({tuple(measures) for measures in both.measures.tolist()}) == 200
+    span = np.array([d.high - d.low for d in env.spec.dimensions])
+    np.testing.assert_allclose(tune.measures.mean(0) / span, test.measures.mean(0) / span, atol=0.03)
+
+
+def test_a_run_is_watched_on_one_half_and_reported_on_the_other(tiny, tmp_path):
+    """The curve's last point is of the tune half, final.npz of the test half."""
+    run = train(tiny, tmp_path / "run")
+    final, env = load_final(run), make_env("arena")
+    assert final.goal_set == "even:test"
+    np.testing.assert_array_equal(final.goals, goal_set(env, "even:test", 4).images)
+    agent = load(run)
+    evaluate = evaluator(agent.learner.imitator, env)
+    tune, test, chance = (
+        evaluate(agent.params, goal_set(env, half, 4), trials, epsilon)
+        for half, trials, epsilon in (("tune", 1, 0.0), ("test", 5, 0.0), ("test", 5, 1.0))
+    )
+    row = RunFolder(run).metrics()[-1]
+    assert (row["success"], row["at_some_step"]) == (tune.success, tune.at_some_step)
+    assert (final.success, final.at_some_step) == pytest.approx((test.success, test.at_some_step))
+    assert final.random == pytest.approx(chance.success)
+    report = discern.evaluate(run, "even", trials=1, count=4)
+    assert report["goals"] == {"set": "even", "count": 8, "digest": goal_set(env, "even", 4).digest}
+    assert len(report["by_goal"]) == 8
+
+
+def test_what_an_older_version_left_is_of_the_tune_half(tmp_path):
+    """Today's tune half is what goal sets were before they had halves."""
+    images = np.zeros((2, 1, 1, 3), np.uint8)
+    shares = np.array([1.0, 0.5], np.float32)
+    older = {"success": 0.75, "goals": images, "achieved": images, "average": images, "by_goal": shares}
+    np.savez(tmp_path / "final.npz", **older)
+    final = load_final(tmp_path)
+    assert (final.success, final.goal_set) == (0.75, "tune")
+    assert np.isnan([final.at_some_step, final.random]).all()
+    np.testing.assert_array_equal(final.by_goal, shares)
 
 
 @pytest.mark.parametrize("host", [False, True])

@@ -174,11 +174,12 @@ def test_numbers_in_info_and_in_observations_are_measured(opened):
 
 
 def test_goals_are_fixed_frames_of_random_play(opened):
-    goals = goal_set(opened("tiny_worlds:Dot", 3, make_scored_env, size=16, score=SCORE), count=7)
-    assert (goals.name, goals.images.shape) == ("random", (7, 16, 16, 3))
+    world = opened("tiny_worlds:Dot", 3, make_scored_env, size=16, score=SCORE)
+    goals = goal_set(world, count=7)
+    assert (goals.name, goals.images.shape) == ("random:test", (7, 16, 16, 3))
     np.testing.assert_array_equal([place(image) for image in goals.images], goals.measures)
     again = goal_set(opened("tiny_worlds:Dot", 5, make_scored_env, size=16, score=SCORE), count=7)
-    assert again.digest == goals.digest
+    assert again.digest == goals.digest != goal_set(world, "random:tune", 7).digest
     assert len(np.unique(goals.measures, axis=0)) > 3
 
 
@@ -276,7 +277,7 @@ def test_a_scored_run_is_evaluated_and_folders_have_plain_names(tmp_path, monkey
     last = RunFolder(run).metrics()[-1]
     assert set(last["per_dimension"]) == {"x", "y"}
     report = evaluate(run, trials=2, count=4)
-    assert report["goals"]["set"] == "random"
+    assert report["goals"]["set"] == "random:test"
     assert 0.0 <= report["success"] <= 1.0
     assert RunFolder(run).config().gym.score == SCORE
     assert not processes()

@@ -88,7 +88,8 @@ class Arena:
         return jnp.concatenate([state.dot, state.slider])
 
     def goal_state(self, key: PRNGKey, index: jax.Array, count: int) -> ArenaState:
-        """Dots on an even grid over the arena, distractors and slider anywhere."""
+        """Dots in the middle of each cell of a grid, and from `count` on anywhere in it; all else anywhere."""
         side = int(np.ceil(np.sqrt(count)))
-        cell = jnp.stack([index % side, index // side]).astype(jnp.float32)
-        return self.reset(key)._replace(dot=(cell + 0.5) / side)
+        cell = jnp.stack([index % count % side, index % count // side]).astype(jnp.float32)
+        inside = jnp.where(index < count, 0.5, jax.random.uniform(jax.random.fold_in(key, index), (2,)))
+        return self.reset(key)._replace(dot=(cell + inside) / side)

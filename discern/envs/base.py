@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,9 @@ import numpy as np
 
 from discern.config import ActorConfig
 from discern.types import PRNGKey
+
+Half = Literal["tune", "test"]  # of a goal set: to choose settings by, and to report
+GOAL_SEEDS: dict[Half, int] = {"tune": 20_190_506, "test": 20_190_507}  # apart from those a run is likely to use
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ class DeviceEnv(Protocol):
         """The scored dimensions, float32 [D]."""
 
     def goal_state(self, key: PRNGKey, index: jax.Array, count: int) -> Any:
-        """State `index` of `count` that cover what the agent should be able to reach."""
+        """State `index` of `count` that cover what the agent should be able to reach; the next `count` do so too, by
+        other states."""
 
 
 class HostStep(NamedTuple):
@@ -126,8 +130,8 @@ class ScoredHostEnv(HostEnv, Protocol):
     def goal_sets(self) -> tuple[str, ...]:
         """The names of the world's fixed goal sets, the usual one first."""
 
-    def goals(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Images uint8 [M, H, W, 3] and measures float32 [M, D] of a goal set."""
+    def goals(self, name: str, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Images uint8 [M, H, W, 3] and measures float32 [M, D] of a half of a goal set."""
 
     def measure(self, raw: Any) -> np.ndarray:
         """The scored dimensions, float32 [N, D]; NaN where there is nothing to measure."""

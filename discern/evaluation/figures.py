@@ -21,7 +21,7 @@ def draw_curve(rows: list[dict], path: Path) -> None:
     """Success on held-out goals and the teacher's accuracy against agent steps."""
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for name, label, style in (
-        ("success", "held-out goals reached", "k-o"),
+        ("success", "held-out goals reached (tune half)", "k-o"),
         ("random", "random policy", "k:"),
         ("teacher_accuracy", "teacher accuracy on intended goals", "b--"),
     ):

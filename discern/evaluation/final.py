@@ -1,9 +1,9 @@
-"""What a finished run achieved on its held-out goals, kept beside its pictures so that figures can be drawn again."""
+"""What a finished run achieved on its test goals, kept beside its pictures so that figures can be drawn again."""
 
 import os
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -17,20 +17,26 @@ from discern.types import UserError
 class Final(NamedTuple):
     """The last evaluation of a run."""
 
-    success: float  # NaN where no dimension is scored
+    success: float  # NaN where no dimension is scored, as the next two
+    at_some_step: float
+    random: float  # success of the random policy
+    goal_set: str
     goals: np.ndarray  # uint8 [M, H, W, 3]
     achieved: np.ndarray  # uint8 [M, H, W, 3], the first attempt's last frame
     average: np.ndarray  # uint8 [M, H, W, 3], over all attempts
     by_goal: np.ndarray  # float32 [M]
 
 
-def save_final(folder: RunFolder, goals: GoalSet, score: Score) -> None:
+def save_final(folder: RunFolder, goals: GoalSet, score: Score, random: Score) -> None:
     """Writes final.npz, whole or not at all: its presence says that the run has finished."""
     path = folder.path / "final.npz"
     unfinished = path.with_suffix(".tmp")
-    success = np.nan if score.success is None else score.success
+    success, passed, chance = (
+        np.nan if share is None else share for share in (score.success, score.at_some_step, random.success)
+    )
+    images = (goals.images, score.final_images, score.average_images)
     with unfinished.open("wb") as file:
-        final = Final(success, goals.images, score.final_images, score.average_images, score.by_goal)
+        final = Final(success, passed, chance, goals.name, *images, score.by_goal)
         np.savez_compressed(file, **final._asdict())
     os.replace(unfinished, path)
 
@@ -58,10 +64,11 @@ def is_finished(run: str | Path) -> bool:
 
 
 def load_final(run: str | Path) -> Final:
-    """What `save_final` wrote."""
+    """What `save_final` wrote; before goal sets had halves it wrote less, of today's tune half."""
     try:
         with (Path(run) / "final.npz").open("rb") as file, np.load(file) as arrays:
-            final = Final(**{name: arrays[name] for name in Final._fields})
+            found: dict[str, Any] = {"at_some_step": np.nan, "random": np.nan, "goal_set": "tune"} | dict(arrays)
+            whole: dict[str, Any] = {name: np.asarray(found[name]) for name in Final._fields}
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
         raise UserError(f"{run} has not finished, it holds no whole final.npz: go on with --resume {run}") from None
-    return final._replace(success=float(final.success))
+    return Final(**{name: array if array.ndim else array.item() for name, array in whole.items()})

@@ -1,16 +1,19 @@
-"""Fixed sets of held-out goals: made by a deterministic generator, known by their hash."""
+"""Fixed sets of held-out goals: made by a deterministic generator, known by their hash.
+
+Each set has two halves that share no goal. `tune` is what a training curve shows and settings may be chosen by; `test`
+is for what is reported. They come from the same generator with other seeds (`GOAL_SEEDS`).
+"""
 
 import hashlib
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from discern.envs import DeviceEnv, ScoredEnv, is_host
+from discern.envs.base import GOAL_SEEDS, Half
 from discern.types import UserError
-
-SEED = 20_190_506  # apart from every seed a run is likely to use: these goals are held out
 
 
 class GoalSet(NamedTuple):
@@ -21,23 +24,32 @@ class GoalSet(NamedTuple):
 
 
 def goal_set(env: ScoredEnv, name: str | None = None, count: int = 100) -> GoalSet:
-    """`count` goals of the world, by default of its usual set. `even`: spread evenly over what can be reached."""
-    names = env.goal_sets if is_host(env) else ("even",)
-    name = name or names[0]
-    if name not in names:
-        raise UserError(f"{env.spec.name} has no goal set '{name}'; it has: {', '.join(names)}")
-    images, measures = env.goals(name, count) if is_host(env) else _cover(env, count)
+    """`count` goals of a half: NAME:tune, NAME:test, or NAME for both halves, tune first.
+
+    A half alone is that of the world's usual set, whose test half is the default.
+    """
+    names, halves = env.goal_sets if is_host(env) else ("even",), get_args(Half)
+    name = name or "test"
+    base, _, half = (f"{names[0]}:{name}" if name in halves else name).partition(":")
+    if base not in names or half not in ("", *halves):
+        each = "each whole, or its half with :tune or :test"
+        raise UserError(f"{env.spec.name} has no goal set '{name}'; it has: {', '.join(names)}, {each}")
+    made = [
+        env.goals(base, one, count) if is_host(env) else _cover(env, one, count) for one in halves if half in ("", one)
+    ]
+    images, measures = (np.concatenate(parts) for parts in zip(*made, strict=True))
     digest = hashlib.sha256(images.tobytes() + measures.astype(np.float32).tobytes()).hexdigest()[:16]
-    return GoalSet(name, images, measures, digest)
+    return GoalSet(f"{base}:{half}" if half else base, images, measures, digest)
 
 
-def _cover(env: DeviceEnv, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _cover(env: DeviceEnv, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Images and measures of states that cover what can be reached."""
 
     @jax.jit
     def make() -> tuple[jax.Array, jax.Array]:
-        keys = jax.random.split(jax.random.key(SEED), count)
-        states = jax.vmap(lambda key, index: env.goal_state(key, index, count))(keys, jnp.arange(count))
+        keys = jax.random.split(jax.random.key(GOAL_SEEDS[half]), count)
+        index = jnp.arange(count) + (0 if half == "tune" else count)
+        states = jax.vmap(lambda key, index: env.goal_state(key, index, count))(keys, index)
         return jax.vmap(env.observe)(states), jax.vmap(env.measure)(states)
 
     with jax.default_device(jax.devices("cpu")[0]):  # the same pixels whatever the accelerator

@@ -127,7 +127,7 @@ def sight_in_trajectories(seen: tuple[jax.Array, ...], dimensions: tuple[Dimensi
 def _play_all(agent: Agent, moments: np.ndarray, seed: int, rng: np.random.Generator) -> tuple[GoalSet, list[Played]]:
     """The fixed goals, and: an attempt at each, random actions from the same starts, and twice random held actions."""
     with opened(agent.make_scored_env(GOALS)) as env:
-        goals = goal_set(env, count=GOALS)
+        goals = goal_set(env, "tune", GOALS)
         world = cast(ScoredHostEnv, env if is_host(env) else Hosted(env, GOALS))
         longest = max(2, agent.horizon // 4)
         plays = [_play(world, _pursuing(agent, world, goals), moments, seed)]

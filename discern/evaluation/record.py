@@ -66,7 +66,7 @@ def _film(
 
 
 def _spread_goals(agent: Agent, count: int) -> np.ndarray:
-    """Goals of the world's usual set: uint8 [count, H, W, 3]."""
+    """Goals of the test half of the world's usual set: uint8 [count, H, W, 3]."""
     with opened(agent.make_scored_env(count)) as env:
         images = goal_set(env, count=max(count, agent.config.evaluation_goals)).images
     return images[np.linspace(0, len(images) - 1, count).round().astype(int)]

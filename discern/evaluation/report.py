@@ -30,9 +30,9 @@ def evaluate(
 ) -> dict[str, Any]:
     """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it.
 
-    `goals` is the world's usual set unless named; `figure` is where to draw goals above the average of what was
-    achieved. An attempt takes T steps, or `steps`; `budgets` are numbers of steps to score as well, and `budget_figure`
-    is where to draw success over them.
+    `goals` is the test half of the world's usual set unless named, with `count` goals a half; `figure` is where to draw
+    goals above the average of what was achieved. An attempt takes T steps, or `steps`; `budgets` are numbers of steps
+    to score as well, and `budget_figure` is where to draw success over them.
     """
     _refuse_below({"trials": trials, "count": count}, 1)
     _refuse_below({"seed": seed}, 0)
@@ -63,7 +63,7 @@ def evaluate(
         "at_some_step": score.at_some_step,
         "random_at_some_step": random.at_some_step,
         "steps": steps,
-        "goals": {"set": wanted.name, "count": count, "digest": wanted.digest},
+        "goals": {"set": wanted.name, "count": len(wanted.images), "digest": wanted.digest},
         "trials": trials,
         "per_dimension": score.per_dimension,
         "random_per_dimension": random.per_dimension,

@@ -13,7 +13,7 @@ from rich.console import Console
 from discern.envs import is_host, make_scored_env, opened
 from discern.evaluation.achievement import Score, evaluator
 from discern.evaluation.final import save_final, save_strip
-from discern.evaluation.goal_sets import goal_set
+from discern.evaluation.goal_sets import GoalSet, goal_set
 from discern.evaluation.probe import sight_in_trajectories, trajectory_probe
 from discern.storage.run_folder import RunFolder
 from discern.storage.state import TrainState, budget_spent, diverged, save_state
@@ -57,7 +57,7 @@ class Session:
         self.env = make_scored_env(self.config.env, self.config.evaluation_goals, self.config)
         self.evaluate = evaluator(loop.learner.imitator, self.env)
         self.look = trajectory_probe(loop.learner)
-        self.goals = goal_set(self.env, count=self.config.evaluation_goals)
+        self.goals = goal_set(self.env, "tune", self.config.evaluation_goals)
         self.final_trials = max(self.config.evaluation_trials, 1 if is_host(self.env) else 5)
         self.rates = Rates(state.steps, int(state.learner.updates))
         self.began = began
@@ -85,18 +85,18 @@ class Session:
             if stop.signal is not None:
                 advice = f"stopped and saved; go on with: discern train --resume {self.folder.path}"
                 raise StoppedError(advice, stop.signal)
-            score = self.score(self.final_trials)
-            self.log(metrics, {}, score)
-        save_final(self.folder, self.goals, score)
+            self.log(metrics, {}, self.score())
+            goals, score, random = self.final_scores()
+        save_final(self.folder, goals, score, random)
         draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
-        draw_goals(self.goals, score, self.folder.path / "goals.png")
+        draw_goals(goals, score, self.folder.path / "goals.png")
         if self.final_trials > 1:
-            draw_averages(self.goals, score.average_images, self.folder.path / "averages.png")
+            draw_averages(goals, score.average_images, self.folder.path / "averages.png")
         reached = f"{self.config.env} has no success rate, because {self.env.spec.unscored}"
         if score.success is not None:
             reached = (
-                f"{score.success:.1%} of {len(self.goals.images)} held-out goals reached "
-                f"(random policy {self.state.random_success:.1%})"
+                f"{score.success:.1%} of {len(goals.images)} held-out goals ({goals.name}) reached "
+                f"(random policy {random.success:.1%})"
             )
         self.console.print(f"{reached}; see {self.folder.path}/goals.png", soft_wrap=True)
         return self.folder.path
@@ -134,9 +134,18 @@ class Session:
     def finished(self) -> bool:
         return budget_spent(self.config, self.state) >= 1.0
 
-    def score(self, trials: int | None = None) -> Score:
+    def score(self) -> Score:
+        """A point of the curve."""
         self.evaluate_at = self.state.steps + (self.config.evaluate_every or 0)
-        return self.evaluate(self.state.learner.agent, self.goals, trials or self.config.evaluation_trials)
+        return self.evaluate(self.state.learner.agent, self.goals, self.config.evaluation_trials)
+
+    def final_scores(self) -> tuple[GoalSet, Score, Score]:
+        """What is reported: goals that no curve and no choice of settings has seen, the agent and the random policy."""
+        goals = goal_set(self.env, "test", self.config.evaluation_goals)
+        agent, random = (
+            self.evaluate(self.state.learner.agent, goals, self.final_trials, epsilon) for epsilon in (0.0, 1.0)
+        )
+        return goals, agent, random
 
     def probe(self) -> dict[str, float]:
         """What can be read of the scored dimensions from what the agent sees; nothing where nobody measured them."""

@@ -46,7 +46,7 @@ def draw_map(axes, starts: WatermazeState) -> None:
         axes.plot(*ends.T, color=np.array(picture.mat) / 255, linewidth=8, solid_capstyle="butt")
         axes.plot(*hung, marker="o", markersize=5, color=np.array(picture.ink) / 255)
         axes.text(*(1.11 * hung), f"{45 * i}°", ha="center", va="center", fontsize=8)
-    goals = goal_set(make_env("watermaze")).measures
+    goals = goal_set(make_env("watermaze"), "tune").measures
     poses = np.concatenate([starts.place, starts.yaw[:, None]], axis=1)
     for (x, y, yaw), colour, name in ((goals.T, "#7a8699", "goals"), (poses.T, "#c22b2b", "starts")):
         axes.quiver(x, y, np.cos(yaw), np.sin(yaw), color=colour, scale=22, width=0.004, label=name)

@@ -3,6 +3,9 @@
 `even` is spread over what an attempt can reach: every goal was reached in T steps from a start of an attempt, and
 the avatar is controllable there. `paper` is frames of random play in which it is controllable. `strip` is frames of
 random play of a game whose avatar is not known: something to look at, nothing to score.
+
+The halves of a set differ in their seed, and of `even` besides: in Seaquest the `tune` half lies in the middle of each
+cell of a grid and the `test` half anywhere in it; in Montezuma's Revenge `test` is spread over what `tune` has left.
 """
 
 import hashlib
@@ -14,24 +17,27 @@ from PIL import Image
 
 from discern.envs.atari.avatars import ACTIONS, AVATARS, DOWN, LEFT, RIGHT, UP, Emulator
 from discern.envs.atari.games import NOOP, SIDE, shrink_on_host
-from discern.envs.base import far_apart
+from discern.envs.base import GOAL_SEEDS, Half, far_apart
 from discern.types import UserError
 
 SHIPPED = Path(__file__).with_name("goal_sets")
-COUNT = 100
+COUNT = 100  # of a half
 COLUMNS = 10
 STEPS = 50  # T of an attempt
-SEED = 20_190_506  # apart from every seed a run is likely to use: these goals are held out
 FIRE, RIGHTFIRE, LEFTFIRE = 1, 11, 12
 TOWARDS = {(0, 0): NOOP, (1, 0): RIGHT, (-1, 0): LEFT, (0, 1): DOWN, (0, -1): UP}
 TOWARDS |= {(1, -1): 6, (-1, -1): 7, (1, 1): 8, (-1, 1): 9}
 FLOORS, CLIMBS = (148, 192, 235), (21, 77, 109, 133)  # Montezuma's first room: heights of floors, x of ladders and rope
 
 DIGESTS = {
-    "seaquest/even": "b440bc44a3ae79a9",
-    "seaquest/paper": "75b8daaf34954fcb",
-    "montezuma_revenge/even": "04306ce87f9101da",
-    "montezuma_revenge/paper": "dfc9c96285805b77",
+    "seaquest/even/tune": "b440bc44a3ae79a9",
+    "seaquest/even/test": "dceb38129d7a8ac2",
+    "seaquest/paper/tune": "75b8daaf34954fcb",
+    "seaquest/paper/test": "4a9f1f0f597303ca",
+    "montezuma_revenge/even/tune": "04306ce87f9101da",
+    "montezuma_revenge/even/test": "4e016d45f2f99488",
+    "montezuma_revenge/paper/tune": "dfc9c96285805b77",
+    "montezuma_revenge/paper/test": "4a5acdc3073885c0",
 }
 
 
@@ -39,29 +45,32 @@ def goal_sets(game: str) -> tuple[str, ...]:
     return ("even", "paper") if game in AVATARS else ("strip",)
 
 
-def goals(game: str, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images uint8 [M, 84, 84, 3] and measures float32 [M, D]; fewer than the set's 100 are spread over it."""
+def goals(game: str, name: str, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 [M, 84, 84, 3] and measures float32 [M, D]; fewer than a half's 100 are spread over it."""
     if name == "strip":
-        return make_goals(game, name, count)
+        return make_goals(game, name, half, count)
     if count > COUNT:
-        raise UserError(f"the goal set '{name}' of atari/{game} has {COUNT} goals, not {count}")
-    sheet = np.asarray(Image.open(SHIPPED / f"{game}_{name}.png").convert("RGB"))
+        raise UserError(f"each half of the goal set '{name}' of atari/{game} has {COUNT} goals, not {count}")
+    file = SHIPPED / f"{game}_{name}_{half}"
+    sheet = np.asarray(Image.open(file.with_suffix(".png")).convert("RGB"))
     images = sheet.reshape((COUNT // COLUMNS, SIDE, COLUMNS, SIDE, 3)).swapaxes(1, 2).reshape((COUNT, SIDE, SIDE, 3))
-    measures = np.array(json.loads((SHIPPED / f"{game}_{name}.json").read_text()), np.float32)
-    if digest(images, measures) != DIGESTS[f"{game}/{name}"]:
+    measures = np.array(json.loads(file.with_suffix(".json").read_text()), np.float32)
+    if digest(images, measures) != DIGESTS[f"{game}/{name}/{half}"]:
         raise UserError(f"the goal set '{name}' of atari/{game} is not the one that ships: install discern again")
     chosen = np.linspace(0, COUNT - 1, count).round().astype(int)
     return images[chosen], measures[chosen]
 
 
-def make_goals(game: str, name: str, count: int = COUNT) -> tuple[np.ndarray, np.ndarray]:
+def make_goals(game: str, name: str, half: Half, count: int = COUNT) -> tuple[np.ndarray, np.ndarray]:
     """The generator behind the sets that ship (tests/atari_goals.py); the same goals every time, everywhere."""
-    emulator, chance = Emulator(game), np.random.default_rng(SEED)
-    if name == "even":
-        make = _by_driving if game == "seaquest" else _by_searching
-        found = make(emulator, chance, count)
-    else:
+    emulator, chance = Emulator(game), np.random.default_rng(GOAL_SEEDS[half])
+    if name != "even":
         found = _by_random_play(emulator, chance, count)
+    elif game == "seaquest":
+        found = _by_driving(emulator, chance, count, in_the_middle=half == "tune")
+    else:
+        both = _by_searching(emulator, np.random.default_rng(GOAL_SEEDS["tune"]), count)
+        found = both[0 if half == "tune" else 1]
     return np.stack([image for image, _ in found]), np.stack([place for _, place in found])
 
 
@@ -70,6 +79,7 @@ def digest(images: np.ndarray, measures: np.ndarray) -> str:
 
 
 Goal = tuple[np.ndarray, np.ndarray]  # image, measures
+Place = tuple[float, ...]
 
 
 def _goal(emulator: Emulator, screen: np.ndarray) -> Goal:
@@ -90,12 +100,13 @@ def _by_random_play(emulator: Emulator, chance: np.random.Generator, count: int)
     return found
 
 
-def _by_driving(emulator: Emulator, chance: np.random.Generator, count: int) -> list[Goal]:
-    """The avatar is driven to the centres of equal cells of the playable area, shooting now and then."""
+def _by_driving(emulator: Emulator, chance: np.random.Generator, count: int, in_the_middle: bool) -> list[Goal]:
+    """The avatar is driven to a place in each of equal cells of the playable area, shooting now and then."""
     low, high = np.array([(d.low, d.high) for d in emulator.avatar.dimensions]).T
     columns = round(count**0.5)
     cells = np.array([(i % columns, i // columns) for i in range(count)])
-    targets = low + (cells + 0.5) / (columns, -(-count // columns)) * (high - low)
+    inside = np.array(0.5) if in_the_middle else chance.random(cells.shape)
+    targets = low + (cells + inside) / (columns, -(-count // columns)) * (high - low)
     found: list[Goal] = []
     while len(found) < count:
         target = targets[len(found)]
@@ -116,9 +127,9 @@ def _by_driving(emulator: Emulator, chance: np.random.Generator, count: int) -> 
     return found
 
 
-def _by_searching(emulator: Emulator, chance: np.random.Generator, count: int) -> list[Goal]:
+def _by_searching(emulator: Emulator, chance: np.random.Generator, count: int) -> tuple[list[Goal], list[Goal]]:
     """Breadth first over all places that T steps from a start can reach, keeping those where the avatar can stay;
-    then `count` of them, each as far as possible from the ones before."""
+    then `count` of them, each as far as possible from the ones before, and again of those that are left."""
     emulator.start(chance)
     lives = emulator.lives
     frontier, seen, resting = [emulator.clone()], set(), {}
@@ -138,7 +149,9 @@ def _by_searching(emulator: Emulator, chance: np.random.Generator, count: int) -
                 if place not in resting and _is_perch(*place) and emulator.stays() and emulator.is_controllable(3):
                     resting[place] = _goal(emulator, look.screen)
         frontier = reached
-    return _spread(list(resting.values()), emulator, count)
+    first = _spread(resting, emulator, count)
+    left = {place: goal for place, goal in resting.items() if place not in first}
+    return list(first.values()), list(_spread(left, emulator, count).values())
 
 
 def _is_perch(x: float, y: float) -> bool:
@@ -146,8 +159,8 @@ def _is_perch(x: float, y: float) -> bool:
     return y in FLOORS or min(abs(x - climb) for climb in CLIMBS) <= 2
 
 
-def _spread(found: list[Goal], emulator: Emulator, count: int) -> list[Goal]:
+def _spread(found: dict[Place, Goal], emulator: Emulator, count: int) -> dict[Place, Goal]:
     """`count` goals, each the one farthest from those chosen before it."""
     span = np.array([d.high - d.low for d in emulator.avatar.dimensions])
-    places = np.stack([place for _, place in found]) / span
-    return [found[i] for i in far_apart(places, count)]
+    places = list(found)
+    return {places[i]: found[places[i]] for i in far_apart(np.array(places) / span, count)}

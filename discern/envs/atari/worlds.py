@@ -16,7 +16,7 @@ from discern.config import AtariConfig
 from discern.envs.atari.avatars import ACTIONS, avatar_of, positions, refuse_unknown_game
 from discern.envs.atari.games import SCREEN, SIDE, Look, look_bytes, looks
 from discern.envs.atari.goals import goal_sets, goals
-from discern.envs.base import Attempts, EnvSpec, HostStep
+from discern.envs.base import Attempts, EnvSpec, Half, HostStep
 from discern.envs.processes import Process, Processes, shared_memory, shares
 
 GAMES_PER_PROCESS = 6  # at least
@@ -110,9 +110,9 @@ class ScoredAtari(Atari):
         step = super().recv()
         return step._replace(raw=Look(*(part.copy() for part in step.raw)))  # an attempt's end outlives the next step
 
-    def goals(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Images uint8 [M, 84, 84, 3] and measures float32 [M, D] of a goal set of the game."""
-        return goals(self._game, name, count)
+    def goals(self, name: str, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Images uint8 [M, 84, 84, 3] and measures float32 [M, D] of a half of a goal set of the game."""
+        return goals(self._game, name, half, count)
 
 
 def atari_spec(game: str) -> EnvSpec:

@@ -16,7 +16,7 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
-from discern.envs.base import Attempts, EnvSpec, HostStep
+from discern.envs.base import GOAL_SEEDS, Attempts, EnvSpec, Half, HostStep
 from discern.envs.control.tasks import DOMAINS, Starts, action_table, dimensions
 from discern.machine import available_cores
 from discern.rendering import Poses, Stage, draw, set_stage
@@ -26,7 +26,6 @@ SIDE = 84
 EPISODE = 1000  # agent steps, as the suite has it
 GOALS = 100
 FIELDS = ("qpos", "ctrl", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat")
-SEED = 20_190_506  # apart from every seed a run is likely to use: these goals are held out
 
 
 class Look(NamedTuple):
@@ -87,12 +86,13 @@ class Control:
     def measure(self, raw: Any) -> np.ndarray:
         return np.asarray(raw.qpos)
 
-    def goals(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Images uint8 [M, 84, 84, 3] and measures float32 [M, D]; fewer than the set's 100 are spread over it."""
+    def goals(self, name: str, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Images uint8 [M, 84, 84, 3] and measures float32 [M, D]; fewer than a half's 100 are spread over it."""
         if count > GOALS:
-            raise UserError(f"the goal set '{name}' of {self.spec.name} has {GOALS} goals, not {count}")
-        play, chance = Control(self._domain.goals_from or self._name, GOALS), np.random.default_rng(SEED)
-        step = play.reset(SEED)
+            raise UserError(f"each half of the goal set '{name}' of {self.spec.name} has {GOALS} goals, not {count}")
+        seed = GOAL_SEEDS[half]
+        play, chance = Control(self._domain.goals_from or self._name, GOALS), np.random.default_rng(seed)
+        step = play.reset(seed)
         for _ in range(self._domain.goal_steps):
             play.send(chance.integers(self.spec.actions, size=GOALS))
             step = play.recv()

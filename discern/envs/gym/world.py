@@ -10,13 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from discern.config import Config
-from discern.envs.base import Attempts, Dimension, EnvSpec, HostStep
+from discern.envs.base import GOAL_SEEDS, Attempts, Dimension, EnvSpec, Half, HostStep
 from discern.envs.processes import Process, Processes, shares
 from discern.types import UserError
 
 WORLDS_PER_PROCESS = 4  # at least; a process costs half a second
 SCORED_AT_ONCE = 32
-GOAL_SEED = 20_190_506
 P_NEW_ACTION = 0.25  # random play that makes goals keeps an action for four steps on average, so that it gets somewhere
 SLOW = "; if it is only slow, give it longer with --gym.step-timeout"
 UNSCORED = "none of its quantities is named: train with --gym.score name:low:high for a key of its info"
@@ -104,18 +103,19 @@ class Gym:
     def measure(self, raw: Look) -> np.ndarray:
         return np.asarray(raw.measures)
 
-    def goals(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def goals(self, name: str, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Frames of random play, each up to T steps after a fresh start, whatever the number of environments."""
         del name  # there is one set
-        made = [self._some_goals(np.arange(start, start + self.size)) for start in range(0, count, self.size)]
+        seed, starts = GOAL_SEEDS[half], range(0, count, self.size)
+        made = [self._some_goals(seed, np.arange(start, start + self.size)) for start in starts]
         images, measures = (np.concatenate(parts)[:count] for parts in zip(*made, strict=True))
         return images, measures
 
-    def _some_goals(self, numbers: np.ndarray) -> Look:
+    def _some_goals(self, seed: int, numbers: np.ndarray) -> Look:
         """The goals with the given numbers [N]; play that ends before its time shows its last frame."""
-        chances = [np.random.default_rng([GOAL_SEED, number]) for number in numbers]
+        chances = [np.random.default_rng([seed, number]) for number in numbers]
         moments = np.array([chance.integers(1, self._horizon + 1) for chance in chances])
-        look = self._reset(np.stack([np.full(self.size, GOAL_SEED), numbers], axis=1)).raw
+        look = self._reset(np.stack([np.full(self.size, seed), numbers], axis=1)).raw
         actions, over = np.zeros(self.size, np.int32), np.zeros(self.size, bool)
         for t in range(moments.max()):
             for i, chance in enumerate(chances):

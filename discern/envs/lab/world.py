@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from discern.envs.base import EnvSpec, HostStep, far_apart
+from discern.envs.base import GOAL_SEEDS, EnvSpec, Half, HostStep, far_apart
 from discern.envs.processes import Process, Processes
 from discern.envs.watermaze.view import INRADIUS, SIZE
 from discern.envs.watermaze.world import ACTIONS, DIMENSIONS, FRAMES_PER_STEP, LOOK_PIXELS
@@ -21,7 +21,6 @@ LAB_ACTIONS = np.zeros((len(ACTIONS), 7), np.intc)  # look right, look up, straf
 LAB_ACTIONS[:, [3, 2, 0]] = ACTIONS * [1, 1, LOOK_PIXELS]
 
 SCORED_AT_ONCE = 16  # a level is a process of its own
-GOAL_SEED = 20_190_506
 STEPS_BETWEEN_LOOKS, LOOKS_PER_GOAL = 10, 10
 
 
@@ -94,11 +93,11 @@ class ScoredLab(Lab):
     def measure(self, raw: Look) -> np.ndarray:
         return np.asarray(raw.pose)
 
-    def goals(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def goals(self, name: str, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Images and poses from a long random walk, chosen to lie far apart: Lab puts a player nowhere by name."""
         del name  # there is one set
-        chance = np.random.default_rng(GOAL_SEED)
-        self.reset(GOAL_SEED)
+        chance = np.random.default_rng(GOAL_SEEDS[half])
+        self.reset(GOAL_SEEDS[half])
         looks = []
         for _ in range(-(-count * LOOKS_PER_GOAL // self.size)):
             actions = chance.integers(0, len(ACTIONS), self.size)

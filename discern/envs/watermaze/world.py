@@ -76,10 +76,11 @@ class Watermaze:
         return jnp.append(state.place, state.yaw)
 
     def goal_state(self, key: PRNGKey, index: jax.Array, count: int) -> WatermazeState:
-        """Places like a sunflower's seeds over the water, yaws as even and in an order of their own."""
+        """Places like a sunflower's seeds over the water, yaws as even and in an order of their own; from `count` on
+        the angles of both go on, and the distances from the middle come again."""
         del key
         seed = index.astype(jnp.float32) + 0.5
-        radius = INNER * jnp.sqrt(seed / count)
+        radius = INNER * jnp.sqrt((seed % count) / count)
         return WatermazeState(radius * _heading(2 * np.pi * PLACE_TURN * seed), wrap(2 * np.pi * YAW_TURN * seed))
 
 
