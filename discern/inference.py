@@ -7,10 +7,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int32, UInt8
 from PIL import Image
 
 from discern.agent.learner import Learner
-from discern.agent.policy import act, begin_pursuit
+from discern.agent.policy import Pursuit, act, begin_pursuit
 from discern.config import Config
 from discern.envs import AnyEnv, Env, ScoredEnv, is_host, make_env, make_scored_env, names_code, spec_of
 from discern.envs.base import EnvSpec, Hosted
@@ -18,7 +19,7 @@ from discern.storage.agent_file import AgentFile, find_agent_file, read_agent, w
 from discern.storage.checkpoint import fill, latest_checkpoint, named_arrays
 from discern.storage.run_folder import AGENT_FILE, RunFolder, make_folder, refuse_unless_free
 from discern.storage.state import load_agent
-from discern.types import Frames, Params, Precision, UserError
+from discern.types import Array, Frames, Params, Precision, UserError
 
 TRUST = "DISCERN_TRUST_WORLD"
 PARTS = ("torso", "core", "reward")  # of the parameters, what acts and what judges
@@ -53,11 +54,15 @@ class Agent:
         imitator = self.learner.imitator
 
         @jax.jit
-        def choose(params, pursuit, image):
+        def choose(
+            params: Params, pursuit: Pursuit, image: UInt8[Array, "H W 3"]
+        ) -> tuple[Pursuit, Int32[Array, " 1"], Float[Array, "1 A"]]:
             return act(imitator, params, pursuit, image[None], jnp.zeros(1), jax.random.key(0))
 
         @jax.jit
-        def reward(params, observations, goals):
+        def reward(
+            params: Params, observations: UInt8[Array, "M H W 3"], goals: UInt8[Array, "M H W 3"]
+        ) -> Float[Array, " M"]:
             achieved = Frames(imitator.features(params, observations), observations)
             wanted = Frames(imitator.features(params, goals), goals)
             some = jnp.asarray(goal_images[: config.reward.decoys])  # log q̂ needs decoys, the other rewards do not
@@ -65,7 +70,7 @@ class Agent:
             return self.learner.reward.reward(params["reward"], achieved, wanted, decoys)
 
         @jax.jit
-        def embedded(params, images):
+        def embedded(params: Params, images: UInt8[Array, "M H W 3"]) -> Float[Array, "M embedding"]:
             return self.learner.embed(params, imitator.features(params, images))
 
         self._choose, self._reward, self._embed = choose, reward, embedded

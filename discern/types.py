@@ -1,31 +1,36 @@
 """The arrays that travel between the rooms: shapes and dtypes, written once.
 
-Axes: B trajectories, T steps, G goals for one trajectory, K decoys, N environments, F features, A actions,
-D scored dimensions; an image is uint8 [H, W, 3].
+Axes: B trajectories, T steps, G goals for one trajectory, E extra goals, K decoys, N environments, F features,
+A actions, U units of the LSTM, D scored dimensions, C goals of the buffer; an image is uint8 [H, W, 3]. In front of a
+batch's axes there may be others, S: of its shards, or of several batches for one call.
 """
+
+from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from jax import Array
+    from jaxtyping import Bool, Float, Float32, Int32, UInt8, UInt32
 else:
     Array = Any  # JAX takes seconds to import, and errors and settings have no use for it
 
 Params = Any
 Precision = Literal["int8", "float32"]  # of an exported agent's weights
 PRNGKey = Array
+Metrics = dict[str, Array]
 
 
 class Trajectories(NamedTuple):
     """Whole trajectories: T actions and the T + 1 observations around them, under one intended goal."""
 
-    observations: Array  # uint8 [B, T+1, H, W, 3]
-    actions: Array  # int32 [B, T]
-    goal: Array  # uint8 [B, H, W, 3]
-    goal_slot: Array  # int32 [B], where in the goal buffer the goal stood
-    controllable: Array  # bool [B], whether the world heeded actions at the end
-    measures: Array  # float32 [B, T+1, D], the scored dimensions, which no network sees; D is 0 where unknown
-    goal_measures: Array  # float32 [B, D]
+    observations: UInt8[Array, "*S B T+1 H W 3"]
+    actions: Int32[Array, "*S B T"]
+    goal: UInt8[Array, "*S B H W 3"]
+    goal_slot: Int32[Array, "*S B"]  # where in the goal buffer the goal stood
+    controllable: Bool[Array, "*S B"]  # whether the world heeded actions at the end
+    measures: Float32[Array, "*S B T+1 D"]  # the scored dimensions, which no network sees; D is 0 where unknown
+    goal_measures: Float32[Array, "*S B D"]
 
 
 class Batch(NamedTuple):
@@ -36,24 +41,24 @@ class Batch(NamedTuple):
     """
 
     trajectories: Trajectories
-    extra_goals: Array  # uint8 [B, E, H, W, 3]
-    extra_measures: Array  # float32 [B, E, D]
-    goal_row: Array  # int32 [B, G], the goals of the policy's update
-    end: Array  # int32 [B, G], the frame that is to show the goal: T, or one before it
-    is_hindsight: Array  # bool [B, G]
-    achieved_row: Array  # int32 [B], the achieved frame of the teacher's update
-    teacher_row: Array  # int32 [B], the goal of the teacher's update
-    teacher_is_hindsight: Array  # bool [B]
-    decoys: Array  # uint8 [B, K, H, W, 3], or [1, K, H, W, 3] where all goals share them
-    seed: Array  # uint32 [], of what the teacher's loss draws by itself
+    extra_goals: UInt8[Array, "*S B E H W 3"]
+    extra_measures: Float32[Array, "*S B E D"]
+    goal_row: Int32[Array, "*S B G"]  # the goals of the policy's update
+    end: Int32[Array, "*S B G"]  # the frame that is to show the goal: T, or one before it
+    is_hindsight: Bool[Array, "*S B G"]
+    achieved_row: Int32[Array, "*S B"]  # the achieved frame of the teacher's update
+    teacher_row: Int32[Array, "*S B"]  # the goal of the teacher's update
+    teacher_is_hindsight: Bool[Array, "*S B"]
+    decoys: UInt8[Array, "*S #B K H W 3"]  # 1 instead of B where all goals share them
+    seed: UInt32[Array, "*S"]  # of what the teacher's loss draws by itself
 
 
 class Frames(NamedTuple):
     """Images in the forms a reward may look at."""
 
-    features: Array  # float32 [..., F], h of the image
-    pixels: Array  # uint8 [..., H, W, 3]
-    measures: Array | None = None  # float32 [..., D], for the oracle alone
+    features: Float[Array, "... F"]  # h of the image
+    pixels: UInt8[Array, "... H W 3"]
+    measures: Float32[Array, "... D"] | None = None  # for the oracle alone
 
 
 class LearnerState(NamedTuple):
@@ -63,7 +68,7 @@ class LearnerState(NamedTuple):
     target_params: Params  # None where no target network is used
     ema: Params  # exponential moving average of params, the agent that is evaluated; None: params are
     optimiser: Any
-    updates: Array  # int32 []
+    updates: Int32[Array, ""]
 
     @property
     def agent(self) -> Params:
@@ -74,8 +79,8 @@ class LearnerState(NamedTuple):
 class LstmState(NamedTuple):
     """The recurrent state; zero at each new goal."""
 
-    cell: Array  # float32 [..., U]
-    hidden: Array  # float32 [..., U]
+    cell: Float[Array, "... U"]
+    hidden: Float[Array, "... U"]
 
 
 class UserError(Exception):

@@ -13,6 +13,12 @@ if not IS_WORKER:
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 COMPILED = os.environ["JAX_COMPILATION_CACHE_DIR"]  # tests and the processes they start compile the same programs
 
+from jaxtyping import install_import_hook  # noqa: E402
+
+from tests import shapes  # noqa: E402
+
+install_import_hook("discern.agent", f"{shapes.__name__}.checked")  # before anything of it is imported
+
 from discern.config import Config, replace  # noqa: E402
 from discern.presets import preset  # noqa: E402
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import TypeCheckError
 
 from discern.agent.q_learning import goal_returns, peng_q_lambda, td_loss
 
@@ -67,5 +68,5 @@ def test_a_trajectory_that_is_taken_to_end_sooner_by_hand():
 
 
 def test_wrong_shapes_are_refused():
-    with pytest.raises(AssertionError):
+    with pytest.raises(TypeCheckError, match="parameter 'discounts'"):
         peng_q_lambda(jnp.zeros(3), jnp.zeros(2), jnp.zeros(3), 0.9)

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import TypeCheckError
 
 from discern.agent.goal_buffer import GoalBuffer
 from discern.agent.relabel import controllable_only, draw_ends, measures, relabel, rows
@@ -166,3 +167,20 @@ def test_with_ends_a_hindsight_goal_lies_up_to_two_frames_before_its_end():
         np.testing.assert_array_equal(batch.goal_row[:, 0], batch.teacher_row)
     assert gaps == {0, 1, 2}
     assert ends == {2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("goal_row", jnp.zeros((BATCH, 1))),  # no integers
+        ("end", jnp.zeros((BATCH - 1, 1), jnp.int32)),  # another B than the trajectories'
+        ("decoys", jnp.zeros((2, 4, 1, 1, 3), jnp.uint8)),  # neither B nor 1
+        ("trajectories", trajectories()._replace(actions=jnp.zeros((BATCH, LENGTH + 1), jnp.int32))),  # T + 1 of T + 1
+    ],
+)
+def test_a_batch_of_other_shapes_is_refused(field, wrong):
+    """Every function of the agent checks what its arguments say of themselves, in the tests."""
+    batch = make(0, goals=("hindsight",))
+    assert rows(batch).shape == (BATCH * (FRAMES + 1), 1, 1, 3)
+    with pytest.raises(TypeCheckError, match="parameter 'batch'"):
+        rows(batch._replace(**{field: wrong}))

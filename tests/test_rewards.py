@@ -18,7 +18,10 @@ from discern.envs.base import Dimension
 from discern.types import Frames, UserError
 
 IDENTITY = {"kernel": jnp.eye(2), "bias": jnp.zeros(2)}
-NO_DECOYS = Frames(jnp.zeros((0, 2)), jnp.zeros((0, 1, 1, 3), jnp.uint8))
+
+
+def no_decoys(height: int = 1, width: int = 1) -> Frames:
+    return Frames(jnp.zeros((0, 2)), jnp.zeros((0, height, width, 3), jnp.uint8))
 
 
 def frames(*features: tuple[float, float]) -> Frames:
@@ -51,7 +54,7 @@ def test_the_reward_is_the_positive_part_of_the_cosine():
     teacher = DiscernReward(2, 5.0)
     achieved = frames((100.0, 0.0), (100.0, 0.0), (100.0, 0.0))
     goal = frames((100.0, 0.0), (0.0, 100.0), (-100.0, 0.0))
-    np.testing.assert_allclose(teacher.reward(IDENTITY, achieved, goal, NO_DECOYS), [1.0, 0.0, 0.0], atol=1e-5)
+    np.testing.assert_allclose(teacher.reward(IDENTITY, achieved, goal, no_decoys()), [1.0, 0.0, 0.0], atol=1e-5)
 
 
 def test_the_teachers_loss_and_accuracy_by_hand():
@@ -77,7 +80,7 @@ def test_pixel_reward_by_hand():
     assert squared_distance(black, grey)[0] == pytest.approx(6 * 0.04, rel=1e-5)
     features = jnp.zeros((1, 2))
     params = {"sigma": jnp.float32(0.48)}
-    reward = PixelReward().reward(params, Frames(features, black), Frames(features, grey), NO_DECOYS)
+    reward = PixelReward().reward(params, Frames(features, black), Frames(features, grey), no_decoys(2, 1))
     assert reward[0] == pytest.approx(np.exp(-0.5), rel=1e-5)
 
 
@@ -120,7 +123,7 @@ def test_the_autoencoder_learns_to_reconstruct_and_rewards_the_cosine():
     assert float(loss(params)[0]) < 0.05 * first
     exact = {"encoder": IDENTITY, "decoder": params["decoder"]}
     achieved, goal = frames((100.0, 0.0), (100.0, 0.0)), frames((100.0, 0.0), (0.0, 100.0))
-    np.testing.assert_allclose(reward.reward(exact, achieved, goal, NO_DECOYS), [1.0, 0.0], atol=1e-5)
+    np.testing.assert_allclose(reward.reward(exact, achieved, goal, no_decoys()), [1.0, 0.0], atol=1e-5)
 
 
 def test_wasserstein_loss_by_hand():
@@ -149,16 +152,18 @@ def test_the_critic_learns_to_tell_what_was_achieved_from_the_goal():
 
     @jax.jit
     def step(params, state):
-        gradient = jax.grad(lambda p: reward.loss(p, achieved, goal, NO_DECOYS, jnp.zeros(4, bool))[0])(params)
+        gradient = jax.grad(lambda p: reward.loss(p, achieved, goal, no_decoys(8, 8), jnp.zeros(4, bool))[0])(params)
         updates, state = optimiser.update(gradient, state)
         return jax.tree.map(jnp.add, params, updates), state
 
     for _ in range(200):
         params, state = step(params, state)
-    done = reward.reward(params, goal, goal, NO_DECOYS)
-    missed = reward.reward(params, achieved, goal, NO_DECOYS)
+    done = reward.reward(params, goal, goal, no_decoys(8, 8))
+    missed = reward.reward(params, achieved, goal, no_decoys(8, 8))
     assert (done > missed + 0.5).all()
-    many = reward.reward(params, Frames(None, black[:, None]), Frames(None, jnp.stack([white, black], 1)), NO_DECOYS)
+    many = reward.reward(
+        params, Frames(None, black[:, None]), Frames(None, jnp.stack([white, black], 1)), no_decoys(8, 8)
+    )
     assert many.shape == (4, 2)
 
 

@@ -5,45 +5,47 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float, Float32, Int, Int32, UInt8
 
 from discern.config import GoalBufferConfig
-from discern.types import PRNGKey
+from discern.types import Array, PRNGKey
 
 
 class GoalBuffer(NamedTuple):
     """C goals; or, with other leading axes, observations that may become goals."""
 
-    images: jax.Array  # uint8 [C, H, W, 3]
-    measures: jax.Array  # float32 [C, D], their scored dimensions, for the oracle alone
+    images: UInt8[Array, "... H W 3"]
+    measures: Float32[Array, "... D"]  # their scored dimensions, for the oracle alone
 
 
 class Proposals(NamedTuple):
     """Observations on their way to a goal buffer that is kept elsewhere."""
 
     seen: GoalBuffer  # [P, …], of which the first `filled` are there
-    filled: jax.Array  # int32 []
+    filled: Int32[Array, ""]
 
 
-def propose(key: PRNGKey, eligible: jax.Array, p_replace: float) -> jax.Array:
-    """Which of N observations are considered as goals: each eligible [N] one with probability p_replace, bool [N]."""
+def propose(key: PRNGKey, eligible: Bool[Array, " N"], p_replace: float) -> Bool[Array, " N"]:
+    """Which of N observations are considered as goals: each eligible one with probability p_replace."""
     return jax.random.bernoulli(key, p_replace, eligible.shape) & eligible
 
 
 def consider(
-    buffer: GoalBuffer, seen: GoalBuffer, proposed: jax.Array, key: PRNGKey, config: GoalBufferConfig
+    buffer: GoalBuffer, seen: GoalBuffer, proposed: Bool[Array, " N"], key: PRNGKey, config: GoalBufferConfig
 ) -> GoalBuffer:
-    """The buffer after the proposed [N] of N observations, one after the other."""
+    """The buffer after the proposed of N observations, one after the other."""
     n = proposed.shape[0]
     proposed_first = jnp.argsort(~proposed, stable=True)
 
-    def one(i: jax.Array, buffer: GoalBuffer) -> GoalBuffer:
+    def one(i: Array, buffer: GoalBuffer) -> GoalBuffer:
         which = proposed_first[i]
         observation = jax.tree.map(lambda x: x[which], seen)
         return substitute(buffer, observation, jax.random.fold_in(key, i), config, when=proposed[which])
 
     # A loop of unknown length makes the host wait for an accelerator; there, as many rounds as are ever needed.
     rounds = proposed.sum() if jax.default_backend() == "cpu" else most_proposed(n, config.p_replace)
-    return jax.lax.fori_loop(0, rounds, one, buffer)
+    after: GoalBuffer = jax.lax.fori_loop(0, rounds, one, buffer)
+    return after
 
 
 def no_proposals(steps: int, like: GoalBuffer, p_replace: float) -> Proposals:
@@ -52,8 +54,8 @@ def no_proposals(steps: int, like: GoalBuffer, p_replace: float) -> Proposals:
     return Proposals(jax.tree.map(lambda x: jnp.zeros((places, *x.shape[1:]), x.dtype), like), jnp.zeros((), jnp.int32))
 
 
-def hand_over(waiting: Proposals, seen: GoalBuffer, proposed: jax.Array) -> Proposals:
-    """Puts the proposed [N] of N observations behind those that wait; what finds no room is lost."""
+def hand_over(waiting: Proposals, seen: GoalBuffer, proposed: Bool[Array, " N"]) -> Proposals:
+    """Puts the proposed of N observations behind those that wait; what finds no room is lost."""
     nowhere = waiting.seen.images.shape[0]
     place = jnp.where(proposed, waiting.filled + jnp.cumsum(proposed, dtype=jnp.int32) - 1, nowhere)
     kept = jax.tree.map(lambda there, new: there.at[place].set(new, mode="drop"), waiting.seen, seen)
@@ -72,7 +74,11 @@ def most_proposed(n: int, probability: float) -> int:
 
 
 def substitute(
-    buffer: GoalBuffer, observation: GoalBuffer, key: PRNGKey, config: GoalBufferConfig, when: jax.Array | bool = True
+    buffer: GoalBuffer,
+    observation: GoalBuffer,
+    key: PRNGKey,
+    config: GoalBufferConfig,
+    when: Bool[Array, ""] | bool = True,
 ) -> GoalBuffer:
     """Puts the one observation in the place of a random entry; the diverse strategy may keep the entry instead."""
     slot_key, anyway_key = jax.random.split(key)
@@ -83,10 +89,15 @@ def substitute(
             buffer, observation.images, slot, config
         )
         accept &= removed_is_closer | jax.random.bernoulli(anyway_key, config.p_add_non_diverse)
-    return jax.tree.map(lambda kept, new: kept.at[slot].set(jnp.where(accept, new, kept[slot])), buffer, observation)
+    after: GoalBuffer = jax.tree.map(
+        lambda kept, new: kept.at[slot].set(jnp.where(accept, new, kept[slot])), buffer, observation
+    )
+    return after
 
 
-def distance_to_rest(buffer: GoalBuffer, image: jax.Array, left_out: jax.Array, config: GoalBufferConfig) -> jax.Array:
+def distance_to_rest(
+    buffer: GoalBuffer, image: UInt8[Array, "H W 3"], left_out: Int[Array, ""] | int, config: GoalBufferConfig
+) -> Float[Array, ""]:
     """Pixel-space L2 distance from an image to the entries other than `left_out`: their mean, or the least."""
     difference = (buffer.images.astype(jnp.float32) - image.astype(jnp.float32)) / 255
     distances = jnp.sqrt(jnp.sum(jnp.square(difference), axis=(1, 2, 3)))
@@ -97,8 +108,8 @@ def distance_to_rest(buffer: GoalBuffer, image: jax.Array, left_out: jax.Array, 
     return jnp.sum(jnp.where(others, distances, 0.0)) / (capacity - 1)
 
 
-def draw_decoys(key: PRNGKey, capacity: int, goal_slot: jax.Array, decoys: int) -> jax.Array:
-    """K slots for each goal, without replacement and never the goal's own: int [B] → int [B, K].
+def draw_decoys(key: PRNGKey, capacity: int, goal_slot: Int[Array, " B"], decoys: int) -> Int[Array, "B K"]:
+    """K slots for each goal, without replacement and never the goal's own.
 
     Floyd's subset of the capacity − 1 other slots: each draw comes from one slot more than the last, and one
     that was drawn before gives way to the newcomer.
@@ -106,11 +117,11 @@ def draw_decoys(key: PRNGKey, capacity: int, goal_slot: jax.Array, decoys: int) 
     count = goal_slot.shape[0]
     others = capacity - 1
 
-    def draw(k: jax.Array, chosen: jax.Array) -> jax.Array:
+    def draw(k: Array, chosen: Array) -> Array:
         newcomer = others - decoys + k
         offset = jax.random.randint(jax.random.fold_in(key, k), (count,), 0, newcomer + 1)
         taken = (chosen == offset[:, None]).any(axis=1)
         return chosen.at[:, k].set(jnp.where(taken, newcomer, offset))
 
-    offsets = jax.lax.fori_loop(0, decoys, draw, jnp.full((count, decoys), -1, jnp.int32))
+    offsets: Array = jax.lax.fori_loop(0, decoys, draw, jnp.full((count, decoys), -1, jnp.int32))
     return (goal_slot[:, None] + 1 + offsets) % capacity

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Float, Int, UInt8
 
 from discern.agent.networks import Imitator, InverseDynamics
 from discern.agent.q_learning import goal_returns, td_loss
@@ -12,7 +13,7 @@ from discern.agent.rewards.discern import DiscernReward, embed
 from discern.agent.rewards.pairs import PairReward
 from discern.config import Config, LearnerConfig
 from discern.envs.base import EnvSpec
-from discern.types import Batch, Frames, LearnerState, Params, PRNGKey
+from discern.types import Array, Batch, Frames, LearnerState, Metrics, Params, PRNGKey
 
 
 class Learner:
@@ -27,7 +28,7 @@ class Learner:
         self.random_erasing = config.reward.random_erasing
         self.optimiser = make_optimiser(config.learner, self.reward)
 
-    def init(self, key: PRNGKey, goal_images: jax.Array) -> LearnerState:
+    def init(self, key: PRNGKey, goal_images: UInt8[Array, "C H W 3"]) -> LearnerState:
         """Fresh parameters; what is measured rather than trained comes from the first goal buffer."""
         imitator_key, reward_key = jax.random.split(key)
         params = self.imitator.calibrate(self.imitator.init(imitator_key), goal_images)
@@ -41,17 +42,18 @@ class Learner:
         return LearnerState(params, target, ema, self.optimiser.init(params), jnp.zeros((), jnp.int32))
 
     def update(
-        self, state: LearnerState, batch: Batch, rate: jax.Array | float = 1.0
-    ) -> tuple[LearnerState, dict[str, jax.Array]]:
+        self, state: LearnerState, batch: Batch, rate: Float[Array, ""] | float = 1.0
+    ) -> tuple[LearnerState, Metrics]:
         """A new state after one gradient step on a relabelled batch, at this share of the learning rate."""
         gradient, metrics = self.gradient(state, batch)
         return self.apply(state, gradient, rate), metrics | {"gradient_norm": optax.tree.norm(gradient)}
 
-    def gradient(self, state: LearnerState, batch: Batch) -> tuple[Params, dict[str, jax.Array]]:
+    def gradient(self, state: LearnerState, batch: Batch) -> tuple[Params, Metrics]:
         """The gradient of the loss, and the loss's metrics."""
-        return jax.grad(self.loss, has_aux=True)(state.params, state.target_params, batch)
+        gradient, metrics = jax.grad(self.loss, has_aux=True)(state.params, state.target_params, batch)
+        return gradient, metrics
 
-    def apply(self, state: LearnerState, gradient: Params, rate: jax.Array | float = 1.0) -> LearnerState:
+    def apply(self, state: LearnerState, gradient: Params, rate: Float[Array, ""] | float = 1.0) -> LearnerState:
         """A new state after one step along the gradient."""
         steps, optimiser = self.optimiser.update(gradient, state.optimiser, state.params)
         params = optax.apply_updates(state.params, optax.tree.scale(rate, steps))
@@ -65,7 +67,7 @@ class Learner:
             ema = optax.incremental_update(params, ema, 1.0 - self.config.ema_decay)
         return LearnerState(params, target, ema, optimiser, updates)
 
-    def loss(self, params: Params, target_params: Params, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss(self, params: Params, target_params: Params, batch: Batch) -> tuple[Float[Array, ""], Metrics]:
         """The TD loss of every goal of every trajectory, averaged over both, plus the reward's own loss."""
         images = rows(batch)
         features = self.imitator.features(params, images)
@@ -85,27 +87,34 @@ class Learner:
         loss = policy_loss + reward_loss + self.config.inverse_dynamics * inverse_dynamics_loss
         return loss, metrics | {"inverse_dynamics_loss": inverse_dynamics_loss}
 
-    def inverse_dynamics_loss(self, params: Params, features: jax.Array, batch: Batch) -> jax.Array:
+    def inverse_dynamics_loss(self, params: Params, features: Float[Array, "R F"], batch: Batch) -> Float[Array, ""]:
         """−log of the chance that h gives to the action taken between two frames, averaged."""
         observations = observed(features, batch)
         logits = self.inverse_dynamics.apply(
             {"params": params["inverse_dynamics"]}, observations[:, :-1], observations[:, 1:]
         )
-        return optax.softmax_cross_entropy_with_integer_labels(logits, batch.trajectories.actions).mean()
+        losses: Array = optax.softmax_cross_entropy_with_integer_labels(logits, batch.trajectories.actions)
+        return losses.mean()
 
-    def embed(self, params: Params, features: jax.Array) -> jax.Array:
-        """What the reward makes of h: [..., F] → [..., E]; h itself where it has no embedding."""
+    def embed(self, params: Params, features: Float[Array, "*frames F"]) -> Float[Array, "*frames embedding"]:
+        """What the reward makes of h; h itself where it has no embedding."""
         layer = params["reward"].get("encoder", params["reward"])
         return embed(layer, features) if "kernel" in layer else features
 
-    def q_values(self, params: Params, features: jax.Array, batch: Batch) -> jax.Array:
-        """Q of every step under every goal, [B, G, T, A], from the features of `rows(batch)`."""
+    def q_values(self, params: Params, features: Float[Array, "R F"], batch: Batch) -> Float[Array, "B G T A"]:
+        """Q of every step under every goal, from the features of `rows(batch)`."""
         observations = observed(features, batch)[:, :-1]
         end = batch.end if self.ends else None
         return self.imitator.unroll(params, observations, features[batch.goal_row], batch.trajectories.actions, end)
 
-    def policy_loss(self, q_values: jax.Array, bootstrap: jax.Array, rewards: jax.Array, batch: Batch) -> jax.Array:
-        """½ Σ_t δ_t², averaged over trajectories and goals: [B, G, T, A] twice and [B, G] → []."""
+    def policy_loss(
+        self,
+        q_values: Float[Array, "B G T A"],
+        bootstrap: Float[Array, "B G T A"],
+        rewards: Float[Array, "B G"],
+        batch: Batch,
+    ) -> Float[Array, ""]:
+        """½ Σ_t δ_t², averaged over trajectories and goals."""
         returns = jax.vmap(jax.vmap(goal_returns, (0, 0, 0, None, None)), (0, 0, 0, None, None))(
             rewards, bootstrap.max(-1), batch.end, self.config.discount, self.config.lambda_
         )
@@ -117,9 +126,14 @@ class Learner:
         return Frames(self.imitator.features(jax.lax.stop_gradient(params), batch.decoys), batch.decoys)
 
     def rewards(
-        self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
-    ) -> jax.Array:
-        """1 for a hindsight goal, the reward's word for any other: [B, G]."""
+        self,
+        params: Params,
+        features: Float[Array, "R F"],
+        images: UInt8[Array, "R H W 3"],
+        decoys: Frames,
+        batch: Batch,
+    ) -> Float[Array, "B G"]:
+        """1 for a hindsight goal, the reward's word for any other."""
         table = Frames(features, images, measures(batch))
         achieved, goal = pick(table, end_rows(batch)), pick(table, batch.goal_row)
         for_each_goal = jax.tree.map(lambda x: x[:, None], decoys)
@@ -127,8 +141,13 @@ class Learner:
         return jax.lax.stop_gradient(jnp.where(batch.is_hindsight, self.reward.hindsight, earned))
 
     def reward_loss(
-        self, params: Params, features: jax.Array, images: jax.Array, decoys: Frames, batch: Batch
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        self,
+        params: Params,
+        features: Float[Array, "R F"],
+        images: UInt8[Array, "R H W 3"],
+        decoys: Frames,
+        batch: Batch,
+    ) -> tuple[Float[Array, ""], Metrics]:
         """The teacher's loss on the paper's draw of goals; h is held fixed (sec. 4) except by teachers of pairs."""
         if isinstance(self.reward, PairReward):
             return self.reward.pair_loss(params["reward"], observed(features, batch), jax.random.key(batch.seed))
@@ -149,31 +168,34 @@ class Learner:
         return 0.5 * (loss + hidden), metrics
 
 
-def random_erasing(key: PRNGKey, images: jax.Array, background: jax.Array, most: float) -> jax.Array:
-    """Replaces a random rectangle of each image [..., H, W, 3], up to `most` of a side, with `background` [H, W, 3]."""
+def random_erasing(
+    key: PRNGKey, images: UInt8[Array, "*frames H W 3"], background: UInt8[Array, "H W 3"], most: float
+) -> UInt8[Array, "*frames H W 3"]:
+    """Replaces a random rectangle of each image, up to `most` of a side, with the background's."""
     half_key, centre_key = jax.random.split(key)
     half = jax.random.uniform(half_key, (*images.shape[:-3], 2), maxval=most / 2)
     centre = jax.random.uniform(centre_key, half.shape)
 
-    def within(axis: int) -> jax.Array:
+    def within(axis: int) -> Array:
         return jnp.abs(jnp.linspace(0.0, 1.0, background.shape[axis]) - centre[..., axis, None]) < half[..., axis, None]
 
     return jnp.where((within(0)[..., :, None] & within(1)[..., None, :])[..., None], background, images)
 
 
-def pick(table: Frames, row: jax.Array) -> Frames:
+def pick(table: Frames, row: Int[Array, "..."]) -> Frames:
     """Rows of a table of frames."""
-    return jax.tree.map(lambda x: x[row], table)
+    picked: Frames = jax.tree.map(lambda x: x[row], table)
+    return picked
 
 
-def observed(features: jax.Array, batch: Batch) -> jax.Array:
-    """The trajectories' own rows: [R, F] → [B, T+1, F]."""
+def observed(features: Float[Array, "R F"], batch: Batch) -> Float[Array, "B T+1 F"]:
+    """The trajectories' own rows."""
     count, frames = batch.trajectories.observations.shape[:2]
     return features[: count * frames].reshape((count, frames, -1))
 
 
-def end_rows(batch: Batch) -> jax.Array:
-    """Rows of the frames that are to show each goal: int [B, G]."""
+def end_rows(batch: Batch) -> Int[Array, "B G"]:
+    """Rows of the frames that are to show each goal."""
     count, frames = batch.trajectories.observations.shape[:2]
     return (jnp.arange(count) * frames)[:, None] + batch.end
 

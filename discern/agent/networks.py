@@ -104,7 +104,7 @@ class Core(nn.Module):
     actions: int
     horizon: int
 
-    def setup(self):
+    def setup(self) -> None:
         c = self.config
         inputs = 2 * c.features + c.time_units + self.actions + c.lstm
         as_one = nn.initializers.truncated_normal(inputs**-0.5 / TRUNCATED_SPREAD)

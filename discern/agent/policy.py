@@ -4,23 +4,24 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float, Int32, UInt8
 
 from discern.agent.lstm import initial_lstm
 from discern.agent.networks import Imitator
-from discern.types import LstmState, Params, PRNGKey
+from discern.types import Array, LstmState, Params, PRNGKey
 
 
 class Pursuit(NamedTuple):
     """N goals being pursued."""
 
-    goal_features: jax.Array  # float32 [N, F], computed once for each goal
+    goal_features: Float[Array, "N F"]  # computed once for each goal
     lstm: LstmState  # [N, U]
-    clock: jax.Array  # int32 [N], actions taken so far; in a shorter pursuit, T less those left
-    previous_action: jax.Array  # int32 [N], −1 before the first
+    clock: Int32[Array, " N"]  # actions taken so far; in a shorter pursuit, T less those left
+    previous_action: Int32[Array, " N"]  # −1 before the first
 
 
-def begin_pursuit(goal_features: jax.Array, units: int, clock: int = 0) -> Pursuit:
-    """A pursuit of the goals with these features [N, F] that has not acted yet.
+def begin_pursuit(goal_features: Float[Array, "N F"], units: int, clock: int = 0) -> Pursuit:
+    """A pursuit of the goals with these features that has not acted yet.
 
     A clock that begins at T − n leaves n steps, to an agent that was trained with ends (`relabel.ends`).
     """
@@ -31,14 +32,14 @@ def begin_pursuit(goal_features: jax.Array, units: int, clock: int = 0) -> Pursu
 class ExtendedActions(NamedTuple):
     """N exploring actions under way."""
 
-    action: jax.Array  # int32 [N]
-    left: jax.Array  # int32 [N], how often it is still to be taken; 0: none is under way
+    action: Int32[Array, " N"]
+    left: Int32[Array, " N"]  # how often it is still to be taken; 0: none is under way
 
 
 def extend_actions(
-    key: PRNGKey, extended: ExtendedActions, epsilon: jax.Array, actions: int, ez_greedy: float
+    key: PRNGKey, extended: ExtendedActions, epsilon: Float[Array, " N"], actions: int, ez_greedy: float
 ) -> ExtendedActions:
-    """Where none is under way, with probability ε [N] a new one: any action, n ≤ 64 times, n ∝ n^−ez_greedy."""
+    """Where none is under way, with probability ε a new one: any action, n ≤ 64 times, n ∝ n^−ez_greedy."""
     start_key, action_key, length_key = jax.random.split(key, 3)
     n = epsilon.shape[0]
     starts = jax.random.bernoulli(start_key, epsilon) & (extended.left == 0)
@@ -51,12 +52,12 @@ def act(
     imitator: Imitator,
     params: Params,
     pursuit: Pursuit,
-    images: jax.Array,
-    epsilon: jax.Array,
+    images: UInt8[Array, "N H W 3"],
+    epsilon: Float[Array, " N"],
     key: PRNGKey,
     extended: ExtendedActions | None = None,
-) -> tuple[Pursuit, jax.Array, jax.Array]:
-    """One ε-greedy step: images [N, H, W, 3], ε [N] → the pursuit after it, actions [N], Q [N, A].
+) -> tuple[Pursuit, Int32[Array, " N"], Float[Array, "N A"]]:
+    """One ε-greedy step: the pursuit after it, actions and Q.
 
     An extended action under way goes first.
     """
@@ -70,8 +71,8 @@ def act(
     return Pursuit(pursuit.goal_features, lstm, pursuit.clock + 1, actions), actions, q_values
 
 
-def epsilon_greedy(key: PRNGKey, q_values: jax.Array, epsilon: jax.Array) -> jax.Array:
-    """The best action, or with probability ε [N] any: [N, A] → int32 [N]."""
+def epsilon_greedy(key: PRNGKey, q_values: Float[Array, "N A"], epsilon: Float[Array, " N"]) -> Int32[Array, " N"]:
+    """The best action, or with probability ε any."""
     n, count = q_values.shape
     explore_key, action_key = jax.random.split(key)
     anything = jax.random.randint(action_key, (n,), 0, count)

@@ -2,29 +2,38 @@
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float, Int
+
+from discern.types import Array
 
 
-def peng_q_lambda(rewards: jax.Array, discounts: jax.Array, next_values: jax.Array, lambda_: float) -> jax.Array:
-    """G_t = r_{t+1} + γ_{t+1} [(1 − λ) max_a Q(s_{t+1}, a) + λ G_{t+1}]; all float32 [T] → [T] (sec. 4).
+def peng_q_lambda(
+    rewards: Float[Array, " T"], discounts: Float[Array, " T"], next_values: Float[Array, " T"], lambda_: float
+) -> Float[Array, " T"]:
+    """G_t = r_{t+1} + γ_{t+1} [(1 − λ) max_a Q(s_{t+1}, a) + λ G_{t+1}] (sec. 4).
 
     After the last step G is taken to be the last of `next_values`.
     """
-    assert rewards.ndim == 1 and rewards.shape == discounts.shape == next_values.shape, rewards.shape
 
-    def backwards(following_return, step):
+    def backwards(following_return: Array, step: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         reward, discount, value = step
         mixed = (1.0 - lambda_) * value + lambda_ * following_return
         this_return = reward + discount * mixed
         return this_return, this_return
 
+    returns: Array
     _, returns = jax.lax.scan(backwards, next_values[-1], (rewards, discounts, next_values), reverse=True)
     return returns
 
 
 def goal_returns(
-    final_reward: jax.Array, values: jax.Array, end: jax.Array, discount: float, lambda_: float
-) -> jax.Array:
-    """Q(λ) returns of a trajectory rewarded once, after its `end`-th action; values [T] are max_a Q(s_t, a) → [T].
+    final_reward: Float[Array, ""],
+    values: Float[Array, " T"],
+    end: Int[Array, ""] | int,
+    discount: float,
+    lambda_: float,
+) -> Float[Array, " T"]:
+    """Q(λ) returns of a trajectory rewarded once, after its `end`-th action; values are max_a Q(s_t, a).
 
     What is returned of later actions means nothing.
     """
@@ -37,9 +46,10 @@ def goal_returns(
     )
 
 
-def td_loss(q_values: jax.Array, actions: jax.Array, returns: jax.Array, end: jax.Array) -> jax.Array:
-    """½ Σ_{t < end} (G_t − Q(s_t, a_t))²; q_values [T, A], actions [T], returns [T], end [] → []."""
-    assert q_values.ndim == 2 and actions.shape == returns.shape == q_values.shape[:1], q_values.shape
+def td_loss(
+    q_values: Float[Array, "T A"], actions: Int[Array, " T"], returns: Float[Array, " T"], end: Int[Array, ""] | int
+) -> Float[Array, ""]:
+    """½ Σ_{t < end} (G_t − Q(s_t, a_t))²."""
     taken = jnp.take_along_axis(q_values, actions[:, None], axis=1)[:, 0]
     errors = jnp.where(jnp.arange(returns.shape[0]) < end, jax.lax.stop_gradient(returns) - taken, 0.0)
     return 0.5 * jnp.sum(jnp.square(errors))

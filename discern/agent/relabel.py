@@ -2,11 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float32, Int, UInt8
 
 from discern.agent.goal_buffer import GoalBuffer, draw_decoys
 from discern.agent.replay import Memory, sample
 from discern.config import Config, RelabelConfig, RewardConfig
-from discern.types import Batch, PRNGKey, Trajectories
+from discern.types import Array, Batch, PRNGKey, Trajectories
 
 
 def draw(memory: Memory, key: PRNGKey, config: Config, shards: int = 1) -> Batch:
@@ -77,8 +78,8 @@ def relabel(
     )
 
 
-def draw_ends(key: PRNGKey, batch: int, last: int, config: RelabelConfig) -> tuple[jax.Array, jax.Array]:
-    """The ends of the paper's draw and of every kind of goal: int [B] and [B, G].
+def draw_ends(key: PRNGKey, batch: int, last: int, config: RelabelConfig) -> tuple[Int[Array, " B"], Int[Array, "B G"]]:
+    """The ends of the paper's draw and of every kind of goal.
 
     An end is the last frame in half of the cases, else any from a quarter of the way on; without ends, the last one.
     """
@@ -92,28 +93,28 @@ def draw_ends(key: PRNGKey, batch: int, last: int, config: RelabelConfig) -> tup
     return drawn, jnp.stack(ends, axis=1)
 
 
-def controllable_only(controllable: jax.Array) -> jax.Array:
-    """Each trajectory's own number, or where it is not controllable that of one that is: bool [B] → int [B]."""
+def controllable_only(controllable: Bool[Array, " B"]) -> Int[Array, " B"]:
+    """Each trajectory's own number, or where it is not controllable that of one that is."""
     batch = controllable.shape[0]
     controllable_first = jnp.argsort(~controllable, stable=True)
     another = controllable_first[jnp.arange(batch) % jnp.maximum(1, controllable.sum())]
     return jnp.where(controllable, jnp.arange(batch), another)
 
 
-def other_final_rows(key: PRNGKey, batch: int, frames: int, count: int) -> jax.Array:
-    """Rows of the final frames of other trajectories of the batch: int [B, count]."""
+def other_final_rows(key: PRNGKey, batch: int, frames: int, count: int) -> Int[Array, "B count"]:
+    """Rows of the final frames of other trajectories of the batch."""
     other = (jnp.arange(batch)[:, None] + jax.random.randint(key, (batch, count), 1, batch)) % batch
     return other * frames + frames - 1
 
 
-def rows(batch: Batch) -> jax.Array:
-    """The table of images that goals index: observations, then extra goals, uint8 [B(T+1) + BE, H, W, 3]."""
+def rows(batch: Batch) -> UInt8[Array, "R H W 3"]:
+    """The table of images that goals index: observations, then extra goals, R = B(T+1) + BE."""
     image = batch.extra_goals.shape[2:]
     return jnp.concatenate(
         [batch.trajectories.observations.reshape((-1, *image)), batch.extra_goals.reshape((-1, *image))]
     )
 
 
-def measures(batch: Batch) -> jax.Array:
-    """The scored dimensions of `rows(batch)`: float32 [B(T+1) + BE, D]."""
+def measures(batch: Batch) -> Float32[Array, "R D"]:
+    """The scored dimensions of `rows(batch)`."""
     return jnp.concatenate([jnp.concatenate(batch.trajectories.measures), jnp.concatenate(batch.extra_measures)])

@@ -9,16 +9,17 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Int, Int32
 
 from discern.agent.goal_buffer import GoalBuffer, Proposals
-from discern.types import PRNGKey, Trajectories, UserError
+from discern.types import Array, PRNGKey, Trajectories, UserError
 
 
 class Replay(NamedTuple):
     stored: Trajectories  # leading axis capacity + environments
-    queue: jax.Array  # int32 [capacity], slots of whole trajectories, a ring
-    head: jax.Array  # int32 [], where in the queue the next one goes
-    filled: jax.Array  # int32 []
+    queue: Int32[Array, " capacity"]  # slots of whole trajectories, a ring
+    head: Int32[Array, ""]  # where in the queue the next one goes
+    filled: Int32[Array, ""]
 
 
 class Memory(NamedTuple):
@@ -66,9 +67,9 @@ def replay_bytes(capacity: int, environments: int, horizon: int, image_shape: tu
 
 
 def write_observation(
-    replay: Replay, slot: jax.Array, clock: jax.Array, seen: GoalBuffer, controllable: jax.Array
+    replay: Replay, slot: Int[Array, " N"], clock: Int[Array, " N"], seen: GoalBuffer, controllable: Bool[Array, " N"]
 ) -> Replay:
-    """Frame `clock` [N] of the trajectories in slots [N], and whether the world was controllable there [N]."""
+    """Frame `clock` of the trajectories in these slots, and whether the world was controllable there."""
     stored = replay.stored
     stored = stored._replace(
         observations=stored.observations.at[slot, clock].set(seen.images, mode="drop", unique_indices=True),
@@ -78,14 +79,14 @@ def write_observation(
     return replay._replace(stored=stored)
 
 
-def write_action(replay: Replay, slot: jax.Array, clock: jax.Array, actions: jax.Array) -> Replay:
-    """Action `clock` [N] of the trajectories in slots [N]."""
+def write_action(replay: Replay, slot: Int[Array, " N"], clock: Int[Array, " N"], actions: Int[Array, " N"]) -> Replay:
+    """Action `clock` of the trajectories in these slots."""
     stored = replay.stored.actions.at[slot, clock].set(actions, mode="drop", unique_indices=True)
     return replay._replace(stored=replay.stored._replace(actions=stored))
 
 
-def commit(replay: Replay, slot: jax.Array, whole: jax.Array) -> tuple[Replay, jax.Array]:
-    """Puts the whole trajectories (bool [N]) into the queue; their environments get the oldest slots instead."""
+def commit(replay: Replay, slot: Int[Array, " N"], whole: Bool[Array, " N"]) -> tuple[Replay, Int[Array, " N"]]:
+    """Puts the whole trajectories into the queue; their environments get the oldest slots instead."""
     capacity = replay.queue.shape[0]
     count = whole.sum(dtype=jnp.int32)
     place = (replay.head + jnp.cumsum(whole, dtype=jnp.int32) - 1) % capacity
@@ -98,9 +99,14 @@ def commit(replay: Replay, slot: jax.Array, whole: jax.Array) -> tuple[Replay, j
 
 
 def begin(
-    replay: Replay, slot: jax.Array, starts: jax.Array, seen: GoalBuffer, goal: GoalBuffer, goal_slot: jax.Array
+    replay: Replay,
+    slot: Int[Array, " N"],
+    starts: Bool[Array, " N"],
+    seen: GoalBuffer,
+    goal: GoalBuffer,
+    goal_slot: Int[Array, " N"],
 ) -> Replay:
-    """Where `starts` [N], the frame is the first of a new trajectory towards the goal."""
+    """Where `starts`, the frame is the first of a new trajectory towards the goal."""
     stored = replay.stored
     nowhere = stored.goal_slot.shape[0]
     into = jnp.where(starts, slot, nowhere)
@@ -124,4 +130,5 @@ def sample(replay: Replay, key: PRNGKey, batch: int, twins: int = 1) -> Trajecto
     age = jax.random.randint(key, (batch // twins,), 0, replay.filled // twins)
     place = replay.head - twins * (1 + age)
     slot = replay.queue[(place[:, None] + jnp.arange(twins)).reshape(-1) % capacity]
-    return jax.tree.map(lambda x: x[slot], replay.stored)
+    sampled: Trajectories = jax.tree.map(lambda x: x[slot], replay.stored)
+    return sampled

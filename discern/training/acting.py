@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int32, UInt8
 
 from discern.agent.goal_buffer import GoalBuffer, consider, hand_over, propose
 from discern.agent.networks import Imitator
@@ -12,23 +13,23 @@ from discern.agent.policy import ExtendedActions, Pursuit, act, begin_pursuit, e
 from discern.agent.replay import Memory, begin, commit, write_action, write_observation
 from discern.config import ActorConfig, Config
 from discern.envs.base import attempts_of, where_rows
-from discern.types import Params, PRNGKey
+from discern.types import Array, Params, PRNGKey
 
 
 class ActorState(NamedTuple):
     """What N environments are in the middle of."""
 
     pursuit: Pursuit  # its clock is the index of the coming observation in its trajectory
-    slot: jax.Array  # int32 [N], the replay slot being filled
-    goal_slot: jax.Array  # int32 [N]
+    slot: Int32[Array, " N"]  # the replay slot being filled
+    goal_slot: Int32[Array, " N"]
     extended: ExtendedActions
-    whole: jax.Array  # int32 [], trajectories finished so far
-    dropped: jax.Array  # int32 [], partial trajectories lost to the end of an episode
-    proposed: jax.Array  # int32 [], observations considered for the goal buffer so far
+    whole: Int32[Array, ""]  # trajectories finished so far
+    dropped: Int32[Array, ""]  # partial trajectories lost to the end of an episode
+    proposed: Int32[Array, ""]  # observations considered for the goal buffer so far
 
 
-def initial_actor(imitator: Imitator, slot: jax.Array) -> ActorState:
-    """Actors that will fill the given replay slots [N]; their first observation must say is_first."""
+def initial_actor(imitator: Imitator, slot: Int32[Array, " N"]) -> ActorState:
+    """Actors that will fill the given replay slots; their first observation must say is_first."""
     n = slot.shape[0]
     return ActorState(
         pursuit=begin_pursuit(jnp.zeros((n, imitator.config.features)), imitator.config.lstm),
@@ -41,8 +42,8 @@ def initial_actor(imitator: Imitator, slot: jax.Array) -> ActorState:
     )
 
 
-def exploration(config: ActorConfig) -> jax.Array:
-    """ε_i = base^(1 + exponent · i / (N − 1)), one for each environment (App. A1): [N]."""
+def exploration(config: ActorConfig) -> Float[Array, " N"]:
+    """ε_i = base^(1 + exponent · i / (N − 1)), one for each environment (App. A1)."""
     position = jnp.linspace(0.0, 1.0, config.environments)
     return config.epsilon_base ** (1.0 + config.epsilon_exponent * position)
 
@@ -63,12 +64,12 @@ class Decider:
         actor: ActorState,
         memory: Memory,
         seen: GoalBuffer,
-        is_first: jax.Array,
-        controllable: jax.Array,
-        epsilon: jax.Array,
+        is_first: Bool[Array, " N"],
+        controllable: Bool[Array, " N"],
+        epsilon: Float[Array, " N"],
         key: PRNGKey,
-    ) -> tuple[ActorState, Memory, jax.Array]:
-        """N observations, is_first [N], controllable [N], ε [N] → actions [N].
+    ) -> tuple[ActorState, Memory, Int32[Array, " N"]]:
+        """From what N environments show to their actions.
 
         The observation after the T-th action closes a trajectory and opens the next: worlds are not reset
         between goals. One that says is_first opens a trajectory too, and what came before it is dropped. One that
@@ -110,8 +111,8 @@ class Decider:
         return actor, memory, actions
 
     def _propose(
-        self, memory: Memory, seen: GoalBuffer, controllable: jax.Array, key: PRNGKey
-    ) -> tuple[Memory, jax.Array]:
+        self, memory: Memory, seen: GoalBuffer, controllable: Bool[Array, " N"], key: PRNGKey
+    ) -> tuple[Memory, Int32[Array, ""]]:
         """Some of what is controllable may become a goal, here or where the goal buffer is kept; and how many."""
         propose_key, consider_key = jax.random.split(key)
         proposed = propose(propose_key, controllable, self.goal_buffer.p_replace)
@@ -121,7 +122,9 @@ class Decider:
             memory = memory._replace(proposals=hand_over(memory.proposals, seen, proposed))
         return memory, proposed.sum(dtype=jnp.int32)
 
-    def _new_pursuits(self, params: Params, pursuit: Pursuit, starts: jax.Array, goal: jax.Array) -> Pursuit:
+    def _new_pursuits(
+        self, params: Params, pursuit: Pursuit, starts: Bool[Array, " N"], goal: UInt8[Array, "N H W 3"]
+    ) -> Pursuit:
         """A fresh pursuit where `starts`; on a CPU, goals go through the network only when there is a new one.
 
         An accelerator sees all goals faster than the host learns from it whether there is a new one.
@@ -129,8 +132,8 @@ class Decider:
 
         def renew() -> Pursuit:
             fresh = begin_pursuit(self.imitator.features(params, goal), self.imitator.config.lstm)
-            return jax.tree.map(partial(where_rows, starts), fresh, pursuit)
+            return Pursuit(*jax.tree.map(partial(where_rows, starts), fresh, pursuit))
 
         if jax.default_backend() != "cpu":
             return renew()
-        return jax.lax.cond(starts.any(), renew, lambda: pursuit)
+        return Pursuit(*jax.lax.cond(starts.any(), renew, lambda: pursuit))

@@ -82,6 +82,7 @@ class LocalActors:
         owed = state.updates_owed + (self.owed_per_turn if learning else 0.0)
         calls = int(owed / self.updates_per_call)
         acting = (state.learner.params, state.collecting, state.memory, act_key)
+        collecting: Collecting
         if isinstance(self.collector, HostCollector):
             batches = self.batches(state.memory, learn_key, calls)
 

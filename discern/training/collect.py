@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float, Float32, Int32
 
 from discern.agent.goal_buffer import GoalBuffer
 from discern.agent.networks import Imitator
@@ -17,13 +18,14 @@ from discern.envs import DeviceEnv, Env, HostEnv, HostStep, is_host, make_env
 from discern.envs.base import Hosted, ScoredHostEnv, Worlds, attempts_of, measured, reset_worlds, step_worlds
 from discern.envs.processes import evenly
 from discern.training.acting import ActorState, Decider, exploration, initial_actor
-from discern.types import Params, PRNGKey
+from discern.types import Array, Params, PRNGKey
 
 # to try Triton on every matrix product makes compiling for a GPU three times as long, and nothing faster
 COMPILING: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
 
 
 OnProgress = Callable[[float], None]  # of the part of a turn that is done
+Acting = tuple[Worlds, ActorState, Memory]
 
 
 class DeviceCollector:
@@ -39,7 +41,9 @@ class DeviceCollector:
         self.goals = config.goal_buffer.capacity
         self.length = self.config.steps_per_turn or self.config.horizon
         self.steps_per_turn = self.length * self.config.environments
-        self.turn: Callable = jax.jit(self._turn, donate_argnums=(1, 2), compiler_options=COMPILING)
+        self.turn: Callable[..., tuple[tuple[Worlds, ActorState], Memory]] = jax.jit(
+            self._turn, donate_argnums=(1, 2), compiler_options=COMPILING
+        )
 
     def start(self, key: PRNGKey, first_slot: int) -> tuple[tuple[Worlds, ActorState], GoalBuffer, int]:
         """Fresh worlds after random play, the goal buffer it filled, and the agent steps it took."""
@@ -55,7 +59,7 @@ class DeviceCollector:
             return worlds, self._look(worlds)
 
         @jax.jit
-        def start(key: PRNGKey):
+        def start(key: PRNGKey) -> tuple[tuple[Worlds, ActorState], GoalBuffer]:
             reset_key, play_key = jax.random.split(key)
             worlds = reset_worlds(self.env, reset_key, n, self.attempts)
             worlds, seen = jax.lax.scan(play_and_look, worlds, jax.random.split(play_key, rounds))
@@ -73,7 +77,7 @@ class DeviceCollector:
     def _turn(
         self, params: Params, state: tuple[Worlds, ActorState], memory: Memory, key: PRNGKey
     ) -> tuple[tuple[Worlds, ActorState], Memory]:
-        def one(carry, key: PRNGKey):
+        def one(carry: Acting, key: PRNGKey) -> tuple[Acting, None]:
             worlds, actor, memory = carry
             decide_key, step_key = jax.random.split(key)
             controllable = jnp.ones_like(worlds.is_first)
@@ -100,9 +104,9 @@ class Arrival(NamedTuple):
     """What a group of host environments brings to the accelerator."""
 
     raw: Any
-    measures: jax.Array  # float32 [N, D]
-    is_first: jax.Array  # bool [N]
-    controllable: jax.Array  # bool [N]
+    measures: Float32[Array, "N D"]
+    is_first: Bool[Array, " N"]
+    controllable: Bool[Array, " N"]
 
 
 class HostCollector:
@@ -127,13 +131,14 @@ class HostCollector:
         observe, decider = groups[0].observe, Decider(config, imitator)
 
         @partial(jax.jit, donate_argnums=(1, 2), compiler_options=COMPILING)
-        def decide(params, actor, memory, step: Arrival, epsilon, key):
+        def decide(
+            params: Params, actor: ActorState, memory: Memory, step: Arrival, epsilon: Float[Array, " N"], key: PRNGKey
+        ) -> tuple[PRNGKey, ActorState, Memory, Int32[Array, " N"]]:
             key, own_key = jax.random.split(key)
             seen = GoalBuffer(observe(step.raw), step.measures)
             return key, *decider.decide(params, actor, memory, seen, step.is_first, step.controllable, epsilon, own_key)
 
-        self.decide: Callable = decide
-        self.observe: Callable = jax.jit(observe)
+        self.decide, self.observe = decide, jax.jit(observe)
 
     def start(self, key: PRNGKey, first_slot: int) -> tuple[list[ActorState], GoalBuffer, int]:
         """Fresh environments after random play, the goal buffer it filled, and the agent steps it took."""
@@ -217,7 +222,7 @@ def _step(group: HostEnv, actions: jax.Array) -> Arrival:
 
 def _on_accelerator(group: HostEnv, step: HostStep) -> Arrival:
     controllable = np.broadcast_to(step.controllable, step.is_first.shape)
-    return jax.device_put(Arrival(step.raw, _measures(group, step), step.is_first, controllable))  # type: ignore[arg-type]
+    return Arrival(*jax.device_put((step.raw, _measures(group, step), step.is_first, controllable)))
 
 
 def _measures(group: HostEnv, step: HostStep) -> np.ndarray:

@@ -16,8 +16,8 @@ from discern.storage.run_folder import free_folder, new_folder, resumed_folder
 from discern.storage.state import TrainState, budget_spent, refuse_if_not_resumable, restore_state
 from discern.training.actors import Actors, LocalActors
 from discern.training.session import Session
-from discern.training.update import Metrics, Update, learning_rate, make_update
-from discern.types import Batch, LearnerState, LostError
+from discern.training.update import Update, learning_rate, make_update
+from discern.types import Batch, LearnerState, LostError, Metrics
 
 Learned = tuple[LearnerState, Metrics]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Stop:
     """Asked to stop by SIGINT or SIGTERM: the first is heeded between two turns, a second one at once."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.signal: int | None = None
 
     def __enter__(self) -> Self:

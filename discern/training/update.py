@@ -13,9 +13,8 @@ from jax.sharding import PartitionSpec as P
 
 from discern.agent.learner import Learner, annealed
 from discern.training.collect import COMPILING
-from discern.types import Batch, LearnerState, Params, UserError
+from discern.types import Batch, LearnerState, Metrics, Params, UserError
 
-Metrics = dict[str, jax.Array]
 Update = Callable[[LearnerState, Batch, jax.Array], tuple[LearnerState, Metrics]]  # at a share of the learning rate
 
 
@@ -29,7 +28,7 @@ def shards_of(batch: int, devices: Sequence[jax.Device]) -> int:
 @cache
 def learning_rate(spent: float, anneal: float) -> jax.Array:
     """The share of the learning rate to learn with, on the accelerator."""
-    return jnp.float32(annealed(spent, anneal))
+    return jnp.asarray(annealed(spent, anneal), jnp.float32)
 
 
 def make_update(learner: Learner, devices: Sequence[jax.Device], updates_per_call: int = 1) -> Update:
@@ -54,7 +53,8 @@ def make_update(learner: Learner, devices: Sequence[jax.Device], updates_per_cal
 
 def _on_shards(learner: Learner, mesh: Mesh) -> Update:
     def mean_gradient(state: LearnerState, batch: Batch) -> tuple[Params, Metrics]:
-        return jax.lax.pmean(learner.gradient(state, jax.tree.map(lambda x: x[0], batch)), "shard")
+        gradient, metrics = jax.lax.pmean(learner.gradient(state, jax.tree.map(lambda x: x[0], batch)), "shard")
+        return gradient, metrics
 
     # check_vma would sum the replicated parameters' gradient over the devices by itself, and pmean once more
     shared = jax.shard_map(mean_gradient, mesh=mesh, in_specs=(P(), P("shard")), out_specs=P(), check_vma=False)

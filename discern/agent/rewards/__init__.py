@@ -1,9 +1,9 @@
 """How achieving a goal is rewarded: one contract, one module for each way."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-import jax
 import optax
+from jaxtyping import Bool, Float, UInt8
 
 from discern.agent.rewards.autoencoder import AutoencoderReward
 from discern.agent.rewards.discern import DiscernReward, LogLikelihoodReward
@@ -13,9 +13,10 @@ from discern.agent.rewards.pixels import PixelReward
 from discern.agent.rewards.wgan import WganReward
 from discern.config import Config
 from discern.envs.base import Dimension
-from discern.types import Frames, Params, PRNGKey
+from discern.types import Array, Frames, Metrics, Params, PRNGKey
 
 
+@runtime_checkable
 class Reward(Protocol):
     """A reward with parameters of its own, trained beside the policy; pure functions of arrays."""
 
@@ -29,16 +30,16 @@ class Reward(Protocol):
 
     def init(self, key: PRNGKey, features: int, image_shape: tuple[int, int, int]) -> Params: ...
 
-    def calibrate(self, params: Params, goal_images: jax.Array) -> Params:
-        """Sets what depends on the world's pixels, once, from the first goal buffer [C, H, W, 3]."""
+    def calibrate(self, params: Params, goal_images: UInt8[Array, "C H W 3"]) -> Params:
+        """Sets what depends on the world's pixels, once, from the first goal buffer."""
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> Float[Array, "..."]:
         """Over the common leading axes of achieved and goal frames [...]; decoys are [..., K] or shared, [1, K]."""
 
     def loss(
-        self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Frames [B], [B], [B, K] (or [1, K]) and bool [B] → a scalar loss and metrics."""
+        self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: Bool[Array, " B"]
+    ) -> tuple[Float[Array, ""], Metrics]:
+        """Frames [B], [B] and [B, K] (or [1, K]) → a loss and metrics."""
 
 
 def make_reward(settings: Config, dimensions: tuple[Dimension, ...] = ()) -> Reward:

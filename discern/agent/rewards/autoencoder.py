@@ -4,14 +4,15 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float, UInt8
 
 from discern.agent.networks import fan_in_normal
 from discern.agent.rewards.discern import embed, similarity
-from discern.types import Frames, Params, PRNGKey
+from discern.types import Array, Frames, Metrics, Params, PRNGKey
 
 
-def reconstruction_error(params: Params, features: jax.Array) -> jax.Array:
-    """‖h − ξ⁻¹(ξ(h))‖², with a linear ξ⁻¹: [..., F] → [...]."""
+def reconstruction_error(params: Params, features: Float[Array, "*frames F"]) -> Float[Array, "*frames"]:
+    """‖h − ξ⁻¹(ξ(h))‖², with a linear ξ⁻¹."""
     decoder = params["decoder"]
     back = embed(params["encoder"], features) @ decoder["kernel"] + decoder["bias"]
     return jnp.sum(jnp.square(features - back), axis=-1)
@@ -33,18 +34,18 @@ class AutoencoderReward:
             "decoder": _dense(decoder_key, self.embedding, features),
         }
 
-    def calibrate(self, params: Params, goal_images: jax.Array) -> Params:
+    def calibrate(self, params: Params, goal_images: UInt8[Array, "C H W 3"]) -> Params:
         del goal_images
         return params
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> Float[Array, "..."]:
         del decoys
         encoder = params["encoder"]
         return jnp.maximum(0.0, similarity(embed(encoder, achieved.features), embed(encoder, goal.features)))
 
     def loss(
-        self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: Bool[Array, " B"]
+    ) -> tuple[Float[Array, ""], Metrics]:
         del is_hindsight
         width = achieved.features.shape[-1]
         seen = [frames.features.reshape((-1, width)) for frames in (achieved, goal, decoys)]

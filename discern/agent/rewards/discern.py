@@ -5,47 +5,56 @@ from dataclasses import dataclass
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float, UInt8
 
 from discern.agent.networks import fan_in_normal
-from discern.types import Frames, Params, PRNGKey
+from discern.types import Array, Frames, Metrics, Params, PRNGKey
 
 
-def embed(params: Params, features: jax.Array) -> jax.Array:
-    """ξ: one layer of tanh units, L2-normalised, behind a hidden layer where there is one: [..., F] → [..., E]."""
+def embed(params: Params, features: Float[Array, "*frames F"]) -> Float[Array, "*frames embedding"]:
+    """ξ: one layer of tanh units, L2-normalised, behind a hidden layer where there is one."""
     if "hidden_kernel" in params:
         features = jax.nn.relu(features @ params["hidden_kernel"] + params["hidden_bias"])
     units = jnp.tanh(features @ params["kernel"] + params["bias"])
     return units * jax.lax.rsqrt(jnp.sum(jnp.square(units), axis=-1, keepdims=True) + 1e-12)
 
 
-def similarity(achieved: jax.Array, goal: jax.Array) -> jax.Array:
-    """ℓ_g = ξ(h(s_T))ᵀ ξ(h(g)): [..., E], [..., E] → [...] (eq. 4)."""
+def similarity(
+    achieved: Float[Array, "*#frames embedding"], goal: Float[Array, "*#frames embedding"]
+) -> Float[Array, "*frames"]:
+    """ℓ_g = ξ(h(s_T))ᵀ ξ(h(g)) (eq. 4)."""
     return jnp.sum(achieved * goal, axis=-1)
 
 
-def compare(params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> tuple[jax.Array, jax.Array]:
-    """Similarities of the achieved frames to their goals and to decoys: [...], [...], [..., K] → [...], [..., K]."""
+def compare(
+    params: Params, achieved: Frames, goal: Frames, decoys: Frames
+) -> tuple[Float[Array, "*frames"], Float[Array, "*#frames K"]]:
+    """Similarities of the achieved frames to their goals and to decoys."""
     here = embed(params, achieved.features)
     of_goal = similarity(here, embed(params, goal.features))
     return of_goal, similarity(here[..., None, :], embed(params, decoys.features))
 
 
 def goal_log_likelihood(
-    goal: jax.Array, decoys: jax.Array, inverse_temperature: float, weight: jax.Array | float = 1.0
-) -> jax.Array:
-    """log q̂ of the goal among the goal and its decoys, from similarities [] and [K] → [] (eq. 5).
+    goal: Float[Array, ""],
+    decoys: Float[Array, " K"],
+    inverse_temperature: float,
+    weight: Float[Array, ""] | float = 1.0,
+) -> Float[Array, ""]:
+    """log q̂ of the goal among the goal and its decoys, from similarities (eq. 5).
 
     Each decoy counts for `weight` decoys.
     """
-    assert goal.ndim == 0 and decoys.ndim == 1, (goal.shape, decoys.shape)
     logits = jnp.append(inverse_temperature * decoys + jnp.log(weight), inverse_temperature * goal)
     return nn.log_softmax(logits)[-1]
 
 
-def decoy_curriculum(beaten: jax.Array, counted: jax.Array, fewest: int, most: int) -> jax.Array:
-    """How many decoys half of the goals are found among: `fewest`, doubled while that holds, up to `most`: [].
+def decoy_curriculum(
+    beaten: Float[Array, " B"], counted: Float[Array, " B"], fewest: int, most: int
+) -> Float[Array, ""]:
+    """How many decoys half of the goals are found among: `fewest`, doubled while that holds, up to `most`.
 
-    `beaten` [B] is the share of decoys that are less alike than the goal is; `counted` [B] says which goals count.
+    `beaten` is the share of decoys that are less alike than the goal is; `counted` says which goals count.
     """
     counts = fewest * 2.0 ** jnp.arange((most // fewest).bit_length())
     found = jnp.sum(beaten ** counts[:, None] * counted, axis=1) >= 0.5 * counted.sum()
@@ -76,11 +85,11 @@ class DiscernReward:
             params |= {"hidden_kernel": hidden_kernel, "hidden_bias": jnp.zeros(self.hidden)}
         return params
 
-    def calibrate(self, params: Params, goal_images: jax.Array) -> Params:
+    def calibrate(self, params: Params, goal_images: UInt8[Array, "C H W 3"]) -> Params:
         del goal_images
         return params
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> Float[Array, "..."]:
         del decoys
         return jnp.maximum(0.0, similarity(embed(params, achieved.features), embed(params, goal.features)))
 
@@ -90,9 +99,9 @@ class DiscernReward:
         achieved: Frames,
         goal: Frames,
         decoys: Frames,
-        is_hindsight: jax.Array,
-        count: jax.Array | None = None,
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        is_hindsight: Bool[Array, " B"],
+        count: Float[Array, ""] | None = None,
+    ) -> tuple[Float[Array, ""], Metrics]:
         """−log q̂, averaged; the accuracy that announces learning is the one on intended goals.
 
         `count` is how many decoys a pool counts for, where that is known.
@@ -122,8 +131,9 @@ class LogLikelihoodReward(DiscernReward):
 
     hindsight: float = 0.0
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> Float[Array, "..."]:
         of_goal, of_decoys = compare(params, achieved, goal, decoys)
         of_decoys = jnp.broadcast_to(of_decoys, (*of_goal.shape, of_decoys.shape[-1]))
         likelihood = jnp.vectorize(goal_log_likelihood, excluded=(2,), signature="(),(k)->()")
-        return likelihood(of_goal, of_decoys, self.inverse_temperature)
+        found: Array = likelihood(of_goal, of_decoys, self.inverse_temperature)
+        return found

@@ -2,26 +2,28 @@
 
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float, UInt8
 
 from discern.envs.base import Dimension
-from discern.types import Frames, Params, PRNGKey, UserError
+from discern.types import Array, Frames, Metrics, Params, PRNGKey, UserError
 
 ALONE, TOGETHER = 0.12, 0.15  # widths, in ranges, of a bell for each dimension and of one for all of them
 
 
-def distances(achieved: jax.Array, goal: jax.Array, dimensions: tuple[Dimension, ...]) -> jax.Array:
-    """How far each dimension is from the goal's, in ranges; a dimension that wraps goes the shorter way: [..., D]."""
+def distances(
+    achieved: Float[Array, "*#frames D"], goal: Float[Array, "*#frames D"], dimensions: tuple[Dimension, ...]
+) -> Float[Array, "*frames D"]:
+    """How far each dimension is from the goal's, in ranges; a dimension that wraps goes the shorter way."""
     span = np.array([d.high - d.low for d in dimensions], np.float32)
     wraps = np.array([d.wraps for d in dimensions])
     straight = jnp.abs(achieved - goal) / span
     return jnp.where(wraps, jnp.abs((straight + 0.5) % 1.0 - 0.5), straight)
 
 
-def closeness(distance: jax.Array) -> jax.Array:
-    """½ mean_d exp(−(d / 0.12)²) + ½ exp(−Σ_d (d / 0.15)²): [..., D] → [...]; 0 where nothing could be measured."""
+def closeness(distance: Float[Array, "*frames D"]) -> Float[Array, "*frames"]:
+    """½ mean_d exp(−(d / 0.12)²) + ½ exp(−Σ_d (d / 0.15)²); 0 where nothing could be measured."""
     each = jnp.exp(-jnp.square(distance / ALONE)).mean(-1)
     whole = jnp.exp(-jnp.square(distance / TOGETHER).sum(-1))
     return jnp.nan_to_num(0.5 * (each + whole))
@@ -35,7 +37,7 @@ class OracleReward:
     optimiser: None = None
     hindsight: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.dimensions:
             raise UserError("--reward.kind oracle needs a world with scored dimensions")
 
@@ -43,18 +45,18 @@ class OracleReward:
         del key, features, image_shape
         return {}
 
-    def calibrate(self, params: Params, goal_images: jax.Array) -> Params:
+    def calibrate(self, params: Params, goal_images: UInt8[Array, "C H W 3"]) -> Params:
         del goal_images
         return params
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> Float[Array, "..."]:
         del params, decoys
         if achieved.measures is None or goal.measures is None:
             return jnp.zeros(jnp.broadcast_shapes(achieved.features.shape, goal.features.shape)[:-1])
         return closeness(distances(achieved.measures, goal.measures, self.dimensions))
 
     def loss(
-        self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: Bool[Array, " B"]
+    ) -> tuple[Float[Array, ""], Metrics]:
         del params, achieved, goal, decoys, is_hindsight
         return jnp.zeros(()), {}

@@ -4,12 +4,15 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float, UInt8
 
-from discern.types import Frames, Params, PRNGKey
+from discern.types import Array, Frames, Metrics, Params, PRNGKey
 
 
-def squared_distance(left: jax.Array, right: jax.Array) -> jax.Array:
-    """‖s − g‖² of images scaled to [0, 1]: uint8 [..., H, W, 3] twice → [...]."""
+def squared_distance(
+    left: UInt8[Array, "*#frames H W 3"], right: UInt8[Array, "*#frames H W 3"]
+) -> Float[Array, "*frames"]:
+    """‖s − g‖² of images scaled to [0, 1]."""
     difference = (left.astype(jnp.float32) - right.astype(jnp.float32)) / 255
     return jnp.sum(jnp.square(difference), axis=(-3, -2, -1))
 
@@ -26,19 +29,19 @@ class PixelReward:
         del key, features, image_shape
         return {"sigma": jnp.ones(())}
 
-    def calibrate(self, params: Params, goal_images: jax.Array) -> Params:
+    def calibrate(self, params: Params, goal_images: UInt8[Array, "C H W 3"]) -> Params:
         del params
         half = goal_images.shape[0] // 2
         pairs = squared_distance(goal_images[:half], goal_images[half : 2 * half])
         return {"sigma": self.sigma_scale * jnp.median(pairs)}
 
-    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> jax.Array:
+    def reward(self, params: Params, achieved: Frames, goal: Frames, decoys: Frames) -> Float[Array, "..."]:
         del decoys
         sigma = jax.lax.stop_gradient(params["sigma"])
         return jnp.exp(-squared_distance(achieved.pixels, goal.pixels) / sigma)
 
     def loss(
-        self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        self, params: Params, achieved: Frames, goal: Frames, decoys: Frames, is_hindsight: Bool[Array, " B"]
+    ) -> tuple[Float[Array, ""], Metrics]:
         del params, achieved, goal, decoys, is_hindsight
         return jnp.zeros(()), {}

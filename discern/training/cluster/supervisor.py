@@ -101,10 +101,11 @@ class Supervisor:
             self.restarts[order.number] = 0
             if order.updates is not None:
                 self.lag = max(self.lag, self.updates - order.updates)
+            played: Played = answer
             self.answered = order.number
             self.turns_since += 1
-            self.counted.update(answer.counts)
-            return answer
+            self.counted.update(played.counts)
+            return played
 
     def answer(self) -> tuple[Order, Any]:
         """The first answer there is; actors that fall far behind the learner are waited for."""
