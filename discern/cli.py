@@ -33,6 +33,8 @@ class Train:
     """fast: whatever reaches the goals soonest; paper: every value the paper gives; either sized for the world."""
     run: Path | None = None
     """The run's folder; runs/… by default."""
+    seeds: Positive | None = None
+    """Train from so many seeds, one after the other, into its folder's seed-0 …; finished ones are left alone."""
     resume: Path | None = None
     """Go on with this run instead, from its newest checkpoint; only its budget may change, and where it acts."""
     cluster: str = ""
@@ -125,6 +127,18 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class Compare:
+    """Put runs side by side; those that differ only in their seed are one."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN …")]
+    """Runs, or folders that train --seeds made."""
+    out: Path = Path("compare.png")
+    """Where to draw their curves: a .png."""
+    json: bool = False
+    """Print one JSON list and nothing else."""
+
+
+@dataclass(frozen=True)
 class Record:
     """Film an agent: the goal beside the world, the reward below."""
 
@@ -195,7 +209,11 @@ def main() -> None:
 
 def _train(wanted: Train) -> None:
     _refuse_actors_alone(wanted)
-    if wanted.cluster:
+    if wanted.seeds:
+        from discern.training.seeds import train_seeds
+
+        train_seeds(wanted.settings, wanted.seeds, wanted.run, cluster=wanted.cluster, actors=wanted.actors)
+    elif wanted.cluster:
         from discern.training.cluster import loop as cluster
 
         cluster.train(wanted.settings, wanted.cluster, wanted.actors, wanted.run)
@@ -268,6 +286,13 @@ def _figures(wanted: Figures) -> None:
         print(path)
 
 
+def _compare(wanted: Compare) -> None:
+    from discern.evaluation.compare import as_table, compare
+
+    rows = compare(wanted.runs, wanted.out)
+    print(json.dumps(rows) if wanted.json else f"{as_table(rows)}\n{wanted.out}")
+
+
 def _record(wanted: Record) -> None:
     from discern.evaluation.record import record
 
@@ -317,6 +342,7 @@ HANDLERS: dict[Any, Callable[[Any], None]] = {
     Evaluate: _evaluate,
     Probe: _probe,
     Reproduce: _reproduce,
+    Compare: _compare,
     Figures: _figures,
     Record: _record,
     Export: _export,
