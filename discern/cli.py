@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 import tyro
 
 from discern.checks import AboveZero, Positive, Range, Seed
+from discern.compile_cache import keep_compiled
 from discern.machine import require
 from discern.parsing import Settings, parse
 from discern.presets import ConfigName, PresetName
@@ -180,6 +181,7 @@ def main() -> None:
     """Runs the command; what the user can mend is one sentence on standard error and exit code 2."""
     try:
         wanted = read(sys.argv[1:])
+        keep_compiled()
         HANDLERS[type(wanted)](wanted)
     except StoppedError as stop:
         print(f"discern: {stop}", file=sys.stderr)
