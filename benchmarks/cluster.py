@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import tyro
 from rich.console import Console
 
@@ -20,9 +21,10 @@ os.environ |= SETTINGS  # before Ray is imported
 from discern.config import Config, replace
 from discern.evaluation.report import machine
 from discern.presets import preset
-from discern.training.cluster.loop import ClusterLoop
+from discern.training.cluster.actors import RayActors
 from discern.training.cluster.supervisor import Order, Supervisor
 from discern.training.cluster.worker import Worker
+from discern.training.loop import Loop
 from discern.types import Batch
 
 
@@ -59,12 +61,12 @@ def rate_of_a_core(call: Callable[[], int], seconds: float) -> float:
 def actor_alone(config: Config, wanted: Benchmark) -> dict[str, Any]:
     """Acting, drawing and relabelling of one actor, on one core's time."""
     worker = Worker(config, 0, 1)
-    goals = worker.start().images
-    params = worker.collector.imitator.init(jax.random.key(0))
+    goals = worker.start().goals
+    params = worker.actors.collector.imitator.init(jax.random.key(0))
     while not worker.turn(params, goals, 0).batches:
         continue
     steps = rate_of_a_core(lambda: worker.turn(params, goals, 0).steps, wanted.seconds)
-    worker.collector.close()
+    worker.actors.close()
     return {
         "env": wanted.env,
         "environments": config.actor.environments,
@@ -107,15 +109,12 @@ class Side:
     """A run whose turns are timed, whole or its acting alone."""
 
     def __init__(self, config: Config, actors: int, supervisor: type[Supervisor]):
-        self.loop = ClusterLoop(config, actors, Console(quiet=True), supervisor)
+        acting = RayActors(config, actors, Console(quiet=True), supervisor)
+        self.supervisor, self.loop = acting.supervisor, Loop(acting)
         self.state = self.loop.start()
         while int(self.state.learner.updates) < 2 * actors:  # until everything has compiled
             self.train()
         self.pause()
-
-    @property
-    def supervisor(self) -> Supervisor:
-        return self.loop.supervisor
 
     def train(self) -> int:
         before = self.state.steps
@@ -123,18 +122,15 @@ class Side:
         return self.state.steps - before
 
     def act(self) -> int:
-        if not self.supervisor.under_way:
-            self.supervisor.begin(self.state.learner.params, self.state.memory.goals)
-        number, played = self.supervisor.next()
-        self.supervisor.ask(number)
-        return played.steps
+        self.supervisor.go_on(self.state.learner.params, self.state.memory.goals)
+        return self.supervisor.next().steps
 
     def pause(self) -> Batch | None:
         """Waits for the turns under way, and shows a batch of the last."""
         jax.block_until_ready(self.state.learner)
         batch = None
         while self.supervisor.under_way:
-            batch = next(iter(self.supervisor.next()[1].batches), batch)
+            batch = next(iter(self.supervisor.next().batches), batch)
         return batch
 
 
@@ -177,7 +173,7 @@ def main(wanted: Benchmark) -> None:
         learner, goals = ray.state.learner, ray.state.memory.goals
 
         def learn() -> int:
-            jax.block_until_ready(ray.loop.learn(learner, [batch]))
+            jax.block_until_ready(ray.loop.update(learner, batch, jnp.float32(1)))
             return 1
 
         def publish() -> int:
@@ -198,7 +194,7 @@ def main(wanted: Benchmark) -> None:
             "machine": machine(),
         }
         for side in (ray, one):
-            side.supervisor.close()
+            side.loop.close()
     print(json.dumps(report))
 
 

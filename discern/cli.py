@@ -11,9 +11,11 @@ from typing import Annotated, Any, ClassVar
 import tyro
 
 from discern.checks import AboveZero, Positive, Range, Seed
+from discern.compile_cache import keep_compiled
+from discern.machine import require
 from discern.parsing import Settings, parse
 from discern.presets import ConfigName, PresetName
-from discern.types import StoppedError, UserError
+from discern.types import Precision, StoppedError, UserError
 
 ABOUT = """Learn to bring about any goal image, with no reward and no demonstration. `discern COMMAND --help` lists
 every option of a command; `discern --tyro-print-completion bash` (zsh, fish, tcsh) prints a shell's completions."""
@@ -160,6 +162,9 @@ class Export:
 
     run: Run
     dest: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DEST")]
+    """A new folder, for its agent.safetensors."""
+    precision: Precision = "int8"
+    """Of the weights: int8, with a scale for each output channel, or float32, four times as large and exact."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +195,7 @@ def main() -> None:
     """Runs the command; what the user can mend is one sentence on standard error and exit code 2."""
     try:
         wanted = read(sys.argv[1:])
+        keep_compiled()
         HANDLERS[type(wanted)](wanted)
     except StoppedError as stop:
         print(f"discern: {stop}", file=sys.stderr)
@@ -213,26 +219,17 @@ def _train(wanted: Train) -> None:
         from discern.training.seeds import train_seeds
 
         train_seeds(wanted.settings, wanted.seeds, wanted.run, cluster=wanted.cluster, actors=wanted.actors)
-    elif wanted.cluster:
-        from discern.training.cluster import loop as cluster
+        return
+    from discern.training.loop import train
 
-        cluster.train(wanted.settings, wanted.cluster, wanted.actors, wanted.run)
-    else:
-        from discern.training import loop
-
-        loop.train(wanted.settings, wanted.run)
+    train(wanted.settings, wanted.run, cluster=wanted.cluster, actors=wanted.actors)
 
 
 def _resume(wanted: Resume) -> None:
     _refuse_actors_alone(wanted)
-    if wanted.cluster:
-        from discern.training.cluster import loop as cluster
+    from discern.training.loop import resume
 
-        cluster.resume(wanted.resume, wanted.cluster, wanted.actors, wanted.steps, wanted.minutes)
-    else:
-        from discern.training import loop
-
-        loop.resume(wanted.resume, wanted.steps, wanted.minutes)
+    resume(wanted.resume, wanted.steps, wanted.minutes, cluster=wanted.cluster, actors=wanted.actors)
 
 
 def _refuse_actors_alone(wanted: Train | Resume) -> None:
@@ -303,16 +300,13 @@ def _record(wanted: Record) -> None:
 def _export(wanted: Export) -> None:
     from discern.inference import load
 
-    print(load(wanted.run).save(wanted.dest))
+    print(load(wanted.run).save(wanted.dest, wanted.precision))
 
 
 def _studio(wanted: Studio) -> None:
-    try:
-        from discern.studio.page import open_page
-    except ModuleNotFoundError as missing:
-        if missing.name != "gradio":
-            raise
-        raise UserError("the studio needs Gradio: uv sync --extra studio, or pip install 'discern[studio]'") from None
+    require("studio", "the studio")
+    from discern.studio.page import open_page
+
     open_page(wanted.run, wanted.port)
 
 

@@ -87,13 +87,13 @@ class RelabelConfig:
 class RewardConfig:
     """How achieving a goal is rewarded."""
 
-    kind: Literal["discern", "log_likelihood", "temporal", "twins", "autoencoder", "wgan", "pixels", "oracle"] = (
-        "discern"
-    )
+    kind: Literal[
+        "discern", "log_likelihood", "temporal", "twins", "temporal_twins", "autoencoder", "wgan", "pixels", "oracle"
+    ] = "discern"
     """discern: max(0, similarity); log_likelihood: log q̂ of the same teacher; temporal and twins: the similarity of an
     embedding trained on pairs of frames of one trajectory, against frames of other trajectories or of the trajectory's
-    twins; autoencoder, wgan and pixels: the paper's baselines; oracle: the true distance in the scored dimensions, the
-    ceiling of any reward."""
+    twins; temporal_twins: against both; autoencoder, wgan and pixels: the paper's baselines; oracle: the true distance
+    in the scored dimensions, the ceiling of any reward."""
     pair_gap: AtLeastOne = 3.0
     """Mean number of steps between the two frames of a pair of the temporal and twins teachers."""
     embedding: Positive = 32
@@ -131,6 +131,8 @@ class LearnerConfig:
     ema_decay: ShareBelowOne = 0.0
     """The agent that is evaluated is an exponential moving average of the parameters with this decay (Polyak and
     Juditsky 1992)."""
+    anneal: Share = 0.0
+    """The last part of the budget, over which the learning rate falls linearly to 0."""
     inverse_dynamics: Amount = 0.0
     """Weight of an inverse dynamics loss (Pathak et al. 2017): h has to tell which action lies between two frames, and
     so sees first what the agent moves."""
@@ -255,7 +257,7 @@ def _misfit(config: Config) -> str | None:
     actor, relabel, reward, network = config.actor, config.relabel, config.reward, config.network
     torso_lengths = {len(network.channels), len(network.kernels), len(network.strides)}
     checks = {
-        "{reward.kind} twins needs {actor.twins} of at least 2": reward.kind != "twins" or actor.twins >= 2,
+        "{reward.kind} with twins needs {actor.twins} of at least 2": "twins" not in reward.kind or actor.twins >= 2,
         "{actor.twins} must divide {actor.environments}, {learner.batch} and {replay_capacity}": not any(
             count % actor.twins for count in (actor.environments, config.learner.batch, config.replay_capacity)
         ),

@@ -1,5 +1,6 @@
 """A trained agent in the user's hands: load it, give it a goal image, let it act."""
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,11 +12,16 @@ from PIL import Image
 from discern.agent.learner import Learner
 from discern.agent.policy import act, begin_pursuit
 from discern.config import Config
-from discern.envs import Env, is_host, spec_of
+from discern.envs import AnyEnv, Env, ScoredEnv, is_host, make_env, make_scored_env, names_code, spec_of
 from discern.envs.base import EnvSpec, Hosted
-from discern.storage.run_folder import RunFolder, new_folder
-from discern.storage.state import load_agent, save_agent
-from discern.types import Frames, Params, UserError
+from discern.storage.agent_file import AgentFile, find_agent_file, read_agent, write_agent
+from discern.storage.checkpoint import fill, latest_checkpoint, named_arrays
+from discern.storage.run_folder import AGENT_FILE, RunFolder, make_folder, refuse_unless_free
+from discern.storage.state import load_agent
+from discern.types import Frames, Params, Precision, UserError
+
+TRUST = "DISCERN_TRUST_WORLD"
+PARTS = ("torso", "core", "reward")  # of the parameters, what acts and what judges
 
 
 class Reached(NamedTuple):
@@ -29,11 +35,19 @@ class Reached(NamedTuple):
 
 
 class Agent:
-    """A goal-reaching policy and its learned reward."""
+    """A goal-reaching policy and its learned reward; one that comes `from_file` may be a stranger's."""
 
-    def __init__(self, config: Config, spec: EnvSpec, params: Params, goal_images: np.ndarray, steps: int):
+    def __init__(
+        self,
+        config: Config,
+        spec: EnvSpec,
+        params: Params,
+        goal_images: np.ndarray,
+        steps: int,
+        from_file: Path | None = None,
+    ):
         self.config, self.spec, self.params = config, spec, params
-        self.goal_images, self.steps = goal_images, steps
+        self.goal_images, self.steps, self.from_file = goal_images, steps, from_file
         self.learner = Learner(config, spec)
         self.horizon = config.actor.horizon
         imitator = self.learner.imitator
@@ -73,11 +87,7 @@ class Agent:
 
     def reach(self, env: Env, goal: np.ndarray, seed: int = 0, steps: int | None = None) -> Reached:
         """Pursues the goal for T steps, or for those asked for, from a fresh start of the world."""
-        if env.spec.image_shape != self.spec.image_shape or env.spec.actions != self.spec.actions:
-            raise UserError(
-                f"this agent lives in {self.spec.name}: images {self.spec.image_shape}, {self.spec.actions} actions; "
-                f"{env.spec.name} has {env.spec.image_shape} and {env.spec.actions}"
-            )
+        self._refuse_other_world(env)
         host = env if is_host(env) else Hosted(env, 1)
         if host.size != 1:
             raise UserError(f"reach() acts in one environment, not {host.size}: make_env(name, 1)")
@@ -92,6 +102,40 @@ class Agent:
         observations = np.stack(frames)
         rewards = self.reward(observations, np.broadcast_to(pursuer.goal, observations.shape))
         return Reached(pursuer.goal, observations, np.array(actions, np.int32), np.stack(q_values), rewards)
+
+    def make_env(self, n: int = 1) -> Env:
+        """The world it was trained in; worlds that run on the host come as `n` environments."""
+        self._refuse_foreign_code()
+        return self._in_its_world(make_env(self.config.env, n, self.config))
+
+    def make_scored_env(self, n: int = 1) -> ScoredEnv:
+        """The same world, in which it can be measured what was achieved."""
+        self._refuse_foreign_code()
+        return self._in_its_world(make_scored_env(self.config.env, n, self.config))
+
+    def _refuse_foreign_code(self) -> None:
+        """Weights and settings cannot run, but a world may be code, and a file may name any that is installed."""
+        if self.from_file and names_code(self.config) and not os.environ.get(TRUST):
+            raise UserError(
+                f"{self.from_file} names code to make its world with, {self.config.env} {self.config.gym.make_args}: "
+                f"if you trust who wrote it, set {TRUST}=1"
+            )
+
+    def _in_its_world(self, env: AnyEnv) -> AnyEnv:
+        try:
+            self._refuse_other_world(env)
+        except UserError:
+            if is_host(env):
+                env.close()
+            raise
+        return env
+
+    def _refuse_other_world(self, env: Env) -> None:
+        if env.spec.image_shape != self.spec.image_shape or env.spec.actions != self.spec.actions:
+            raise UserError(
+                f"this agent lives in {self.spec.name}: images {self.spec.image_shape}, {self.spec.actions} actions; "
+                f"{env.spec.name} has {env.spec.image_shape} and {env.spec.actions}"
+            )
 
     def reward(self, observation: np.ndarray, goal: np.ndarray) -> np.ndarray:
         """How much an observation achieves the goal, in [0, 1]; both may have the same leading axes."""
@@ -112,11 +156,18 @@ class Agent:
         """The teacher's embedding of images, uint8 [M, H, W, 3] → [M, E]; the torso's features where it has none."""
         return np.asarray(self._embed(self.params, jnp.asarray(images)))
 
-    def save(self, path: str | Path) -> Path:
-        """Writes the agent alone into a new folder, small enough to hand on; `load` reads it."""
-        folder = new_folder(path, self.config)
-        save_agent(folder, self.params, self.goal_images, self.steps)
-        return folder.path
+    def save(self, path: str | Path, precision: Precision = "int8") -> Path:
+        """Writes the agent alone into a new folder, small enough to hand on; `load` reads it.
+
+        In float32 it acts as it does now, to the bit; in int8, the default, it is a quarter as large.
+        """
+        folder = Path(path)
+        refuse_unless_free(folder)
+        make_folder(folder)
+        params = named_arrays({part: self.params[part] for part in PARTS})
+        content = AgentFile(self.config, self.spec, params, self.goal_images, self.steps)
+        write_agent(folder / AGENT_FILE, content, precision)
+        return folder
 
     def image(self, image: np.ndarray, what: str = "the image") -> np.ndarray:
         """The image as the agent sees it, uint8 [H, W, 3]: any size, bytes or floats in [0, 1], grey, RGB or RGBA."""
@@ -149,15 +200,39 @@ class Pursuer:
         return int(actions[0])
 
 
-def load(run: str | Path) -> Agent:
-    """The agent of a run folder, at its newest checkpoint."""
-    folder = RunFolder(run)
+def load(path: str | Path) -> Agent:
+    """The agent of an exported folder or file, or of a run folder at its newest checkpoint."""
+    file = find_agent_file(path)
+    if file is not None:
+        return _load_file(file)
+    folder = RunFolder(path)
     config = folder.config()
     spec = spec_of(config)
-    learner = Learner(config, spec)
+    return Agent(config, spec, *load_agent(folder, _shapes(config, spec)))
+
+
+def newest(path: str | Path) -> Path:
+    """The file or checkpoint that `load` reads."""
+    return find_agent_file(path) or latest_checkpoint(RunFolder(path).checkpoints)
+
+
+def _load_file(file: Path) -> Agent:
+    config, spec, arrays, goal_images, steps = read_agent(file)
+    try:
+        shapes = _shapes(config, spec)
+    except Exception as error:  # a stranger's numbers may overflow anything
+        raise UserError(f"{file} has a config that no network can be made from") from error
+    template = {part: shapes[part] for part in PARTS}
+    params = fill(template, arrays, "", file)
+    if len(arrays) != len(jax.tree.leaves(template)):
+        raise UserError(f"{file} belongs to another agent: it holds more tensors than its config asks for")
+    return Agent(config, spec, params, goal_images, steps, from_file=file)
+
+
+def _shapes(config: Config, spec: EnvSpec) -> Params:
+    """The shapes of an agent's parameters."""
     goals = jax.ShapeDtypeStruct((config.goal_buffer.capacity, *spec.image_shape), jnp.uint8)
-    template = jax.eval_shape(learner.init, jax.random.key(0), goals).params
-    return Agent(config, spec, *load_agent(folder, template))
+    return jax.eval_shape(Learner(config, spec).init, jax.random.key(0), goals).params
 
 
 def as_observation(image: np.ndarray, shape: tuple[int, int, int], what: str) -> np.ndarray:

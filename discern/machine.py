@@ -1,6 +1,38 @@
 """What this machine has, asked in the ways that every system knows."""
 
+import importlib.util
 import os
+
+from discern.types import UserError
+
+EXTRAS = {  # what the extras of pyproject.toml install, by the names they are imported by
+    "atari": ("ale_py", "cv2"),
+    "control": ("mujoco", "dm_control"),
+    "gym": ("gymnasium", "cv2"),
+    "cluster": ("ray",),
+    "studio": ("gradio",),
+    "video": ("av",),
+    "tensorboard": ("tensorboard",),
+}
+
+
+def require(extra: str, what: str) -> None:
+    """A UserError where something that `what` cannot do without is not installed; nothing is imported."""
+    for package in EXTRAS[extra]:
+        if not installed(package):
+            raise UserError(f"{what} needs {package}: {installs(extra)}")
+
+
+def installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # by an import hook's answer
+        return False
+
+
+def installs(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install 'discern[{extra}]'"
 
 
 def available_cores() -> int:

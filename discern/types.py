@@ -4,7 +4,7 @@ Axes: B trajectories, T steps, G goals for one trajectory, K decoys, N environme
 D scored dimensions; an image is uint8 [H, W, 3].
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from jax import Array
@@ -12,6 +12,7 @@ else:
     Array = Any  # JAX takes seconds to import, and errors and settings have no use for it
 
 Params = Any
+Precision = Literal["int8", "float32"]  # of an exported agent's weights
 PRNGKey = Array
 
 
@@ -82,7 +83,11 @@ class UserError(Exception):
 
 
 class LostError(UserError):
-    """Something a run cannot do without is gone, but not what it has learned."""
+    """Something a run cannot do without is gone, but not what it has learned: `state`, or that before the turn."""
+
+    def __init__(self, message: str, state: Any = None):
+        super().__init__(message)
+        self.state = state
 
 
 class StoppedError(Exception):

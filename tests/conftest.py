@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
 
 import pytest
 
@@ -43,3 +44,29 @@ def pytest_unconfigure() -> None:
 def tiny() -> Config:
     """The arena with everything as small as it goes."""
     return replace(preset("arena"), TINY)
+
+
+@pytest.fixture
+def failing_learner(monkeypatch):
+    """Learners whose device fails after so many updates."""
+    import jax
+
+    from discern.training import loop
+
+    @contextmanager
+    def failing(after: int):
+        def make_update(*arguments, make=loop.make_update):
+            update = make(*arguments)
+
+            def fail_later(state, batch, rate):
+                if int(state.updates) >= after:
+                    raise jax.errors.JaxRuntimeError("INTERNAL: the device fell off the bus\nat 0x0")
+                return update(state, batch, rate)
+
+            return fail_later
+
+        with monkeypatch.context() as patched:
+            patched.setattr(loop, "make_update", make_update)
+            yield
+
+    return failing

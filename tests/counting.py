@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from discern.envs.base import Dimension, EnvSpec
+from discern.envs.base import Dimension, EnvSpec, Hosted
 from discern.types import PRNGKey
 
 
@@ -47,3 +48,12 @@ class Counting:
     def goal_state(self, key: PRNGKey, index: jax.Array, count: int) -> CountingState:
         del count
         return self.reset(key)._replace(step=index.astype(jnp.int32))
+
+
+class Unruly(Hosted):
+    """Is not controllable in the first four observations of an episode."""
+
+    def recv(self):
+        step = super().recv()
+        images = np.asarray(self.observe(step.raw))
+        return step._replace(controllable=images[:, 0, 0, 1] >= 4)

@@ -16,7 +16,7 @@ from discern.envs.base import Hosted
 from discern.presets import preset
 from discern.training.acting import exploration
 from discern.training.collect import DeviceCollector, HostCollector
-from tests.counting import Counting
+from tests.counting import Counting, Unruly
 
 HORIZON, ENVIRONMENTS, CAPACITY = 5, 4, 64
 CONFIG = replace(
@@ -82,7 +82,7 @@ def test_order_alignment_and_resets(way, episode):
 @pytest.mark.parametrize("way", ["device", "host"])
 def test_worlds_are_not_reset_between_goals(way):
     stored, _, counts, _ = collect(way, episode=0, steps=41)
-    assert counts == {"trajectories": 8 * ENVIRONMENTS, "dropped": 0}
+    assert counts == {"trajectories": 8 * ENVIRONMENTS, "dropped": 0, "proposed": 0}
     first, last = stored.observations[:, 0, 0, 0], stored.observations[:, -1, 0, 0]
     ends = {tuple(frame) for frame in last.tolist()}
     followed = sum(tuple(frame) in ends for frame in first.tolist())
@@ -168,15 +168,6 @@ def test_persistent_exploration_repeats_its_actions(way):
         stored, _, _, _ = collect(way, 0, 61, config)
         repeats.append((stored.actions[:, 1:] == stored.actions[:, :-1]).mean())
     assert repeats[1] > repeats[0] + 0.2
-
-
-class Unruly(Hosted):
-    """Is not controllable in the first four observations of an episode."""
-
-    def recv(self):
-        step = super().recv()
-        images = np.asarray(self.observe(step.raw))
-        return step._replace(controllable=images[:, 0, 0, 1] >= 4)
 
 
 def test_a_goal_is_given_where_the_world_is_controllable(monkeypatch):

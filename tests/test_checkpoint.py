@@ -130,9 +130,10 @@ def test_a_checkpoint_without_replay_is_small_at_the_atari_size(tmp_path):
 
 
 def test_parameters_that_are_not_finite_are_not_saved(tmp_path, tiny):
+    from discern.training.actors import LocalActors
     from discern.training.loop import Loop
 
-    state = Loop(tiny).start()
+    state = Loop(LocalActors(tiny)).start()
     poisoned = state.learner._replace(params=jax.tree.map(lambda x: x * jnp.nan, state.learner.params))
     with pytest.raises(UserError, match="training diverged before step"):
         save_state(RunFolder(tmp_path), state._replace(learner=poisoned), with_replay=False)

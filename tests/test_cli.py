@@ -128,7 +128,7 @@ def test_help_and_unknown_commands(discern):
 )
 def test_world_and_configuration_may_stand_anywhere(discern, monkeypatch, line, expected):
     asked = []
-    monkeypatch.setattr("discern.training.loop.train", lambda config, run: asked.append(config))
+    monkeypatch.setattr("discern.training.loop.train", lambda config, run, **_: asked.append(config))
     monkeypatch.setattr("discern.diagnostics.bench.bench", lambda config, seconds: asked.append(config) or {})
     assert discern(line)[0] == 0
     config = asked[0]
@@ -147,7 +147,7 @@ def test_world_and_configuration_may_stand_anywhere(discern, monkeypatch, line, 
 def test_a_run_to_go_on_with_may_stand_anywhere(discern, monkeypatch, line):
     asked = []
     monkeypatch.setattr(
-        "discern.training.loop.resume", lambda run, steps, minutes: asked.append((str(run), steps, minutes))
+        "discern.training.loop.resume", lambda run, steps, minutes, **_: asked.append((str(run), steps, minutes))
     )
     assert discern(line)[0] == 0
     assert asked == [("runs/mine", None, 3.0)]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,8 +13,8 @@ from discern.agent.learner import Learner
 from discern.agent.relabel import draw
 from discern.agent.replay import Memory, empty_replay
 from discern.envs import make_env
-from discern.training.cluster.data_parallel import make_update, shards_of
 from discern.training.collect import make_collector, make_worlds
+from discern.training.update import make_update, shards_of
 from discern.types import UserError
 
 
@@ -39,13 +40,18 @@ def compare(config) -> None:
     shards = [jax.tree.map(lambda x, i=i: x[i], batch) for i in range(4)]
     gradients = [jax.jit(learner.gradient)(state, shard)[0] for shard in shards]
     mean = jax.tree.map(lambda *parts: sum(parts) / 4, *gradients)
-    alone = jax.jit(learner.apply)(state, mean)
-    together, metrics = make_update(learner, devices)(state, jax.device_get(batch))
+    rate = jnp.float32(0.5)
+    alone = jax.jit(learner.apply)(state, mean, rate)
+    together, metrics = make_update(learner, devices)(state, jax.device_get(batch), rate)
     for ours, theirs in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
     assert np.isfinite(metrics["gradient_norm"])
-    spread = make_update(learner, devices)(together, jax.device_get(batch))[0].params
+    spread = make_update(learner, devices)(together, jax.device_get(batch), rate)[0].params
     assert all(len(leaf.sharding.device_set) == 4 for leaf in jax.tree.leaves(spread))
+    stacked = jax.tree.map(lambda x: np.stack([x, x]), jax.device_get(batch))
+    twice, _ = make_update(learner, devices, updates_per_call=2)(state, stacked, rate)
+    for ours, theirs in zip(jax.tree.leaves(twice.params), jax.tree.leaves(spread), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
 
 
 def test_four_devices_take_the_step_of_one():

@@ -3,7 +3,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from discern.agent.goal_buffer import GoalBuffer, distance_to_rest, draw_decoys, most_considered, propose, substitute
+from discern.agent.goal_buffer import (
+    GoalBuffer,
+    consider,
+    distance_to_rest,
+    draw_decoys,
+    hand_over,
+    most_proposed,
+    no_proposals,
+    propose,
+    substitute,
+)
 from discern.config import GoalBufferConfig
 
 
@@ -15,6 +25,13 @@ def plain(*levels: int) -> jax.Array:
 def grey(images: jax.Array) -> GoalBuffer:
     """Each measured by its level."""
     return GoalBuffer(images, images[..., 0, 0, :1].astype(jnp.float32))
+
+
+def proposed(
+    buffer: GoalBuffer, seen: GoalBuffer, eligible: jax.Array, key: jax.Array, config: GoalBufferConfig
+) -> GoalBuffer:
+    """The buffer after a step that showed N observations."""
+    return consider(buffer, seen, propose(key, eligible, config.p_replace), jax.random.fold_in(key, 1), config)
 
 
 UNIFORM = GoalBufferConfig(p_replace=1.0)
@@ -66,7 +83,7 @@ def test_propose_considers_each_observation_with_p_replace():
     config = GoalBufferConfig(p_replace=0.1)
     run = jax.jit(
         lambda key: (
-            propose(buffer, grey(plain(*range(100, 150))), jnp.ones(50, bool), key, config).images[:, 0, 0, 0] > 0
+            proposed(buffer, grey(plain(*range(100, 150))), jnp.ones(50, bool), key, config).images[:, 0, 0, 0] > 0
         )
     )
     replaced = [int(run(jax.random.key(seed)).sum()) for seed in range(200)]
@@ -75,7 +92,7 @@ def test_propose_considers_each_observation_with_p_replace():
 
 def test_nothing_is_proposed_at_probability_zero():
     buffer = grey(plain(*range(8)))
-    after = propose(
+    after = proposed(
         buffer, grey(plain(*range(100, 120))), jnp.ones(20, bool), jax.random.key(0), GoalBufferConfig(p_replace=0.0)
     )
     np.testing.assert_array_equal(after.images, buffer.images)
@@ -101,32 +118,45 @@ def test_a_loop_of_known_length_considers_the_same_observations(monkeypatch):
     buffer = grey(plain(*range(64)))
     for config in (GoalBufferConfig(p_replace=0.1), GoalBufferConfig(p_replace=0.1, strategy="diverse")):
         on_cpu = [
-            propose(buffer, grey(plain(*range(100, 130))), jnp.ones(30, bool), jax.random.key(seed), config).images
+            proposed(buffer, grey(plain(*range(100, 130))), jnp.ones(30, bool), jax.random.key(seed), config).images
             for seed in range(5)
         ]
         with monkeypatch.context() as patched:
             patched.setattr(jax, "default_backend", lambda: "gpu")
             elsewhere = [
-                propose(buffer, grey(plain(*range(100, 130))), jnp.ones(30, bool), jax.random.key(seed), config).images
+                proposed(buffer, grey(plain(*range(100, 130))), jnp.ones(30, bool), jax.random.key(seed), config).images
                 for seed in range(5)
             ]
         np.testing.assert_array_equal(jnp.stack(on_cpu), jnp.stack(elsewhere))
 
 
 def test_the_most_that_are_considered_is_hardly_ever_exceeded():
-    assert most_considered(256, 0.0) == 0
-    assert most_considered(1, 1e-3) == 1
+    assert most_proposed(256, 0.0) == 0
+    assert most_proposed(1, 1e-3) == 1
     drawn = np.random.default_rng(0).binomial(256, 0.01, 200_000)
-    assert (drawn > most_considered(256, 0.01)).sum() <= 1
-    assert most_considered(256, 0.01) < 16
+    assert (drawn > most_proposed(256, 0.01)).sum() <= 1
+    assert most_proposed(256, 0.01) < 16
 
 
 def test_what_is_not_eligible_is_not_considered():
     buffer = grey(plain(*[0] * 64))
     eligible = jnp.arange(20) < 10
     config = GoalBufferConfig(p_replace=1.0)
-    after = np.asarray(propose(buffer, grey(plain(*range(100, 120))), eligible, jax.random.key(0), config).images)[
+    after = np.asarray(proposed(buffer, grey(plain(*range(100, 120))), eligible, jax.random.key(0), config).images)[
         :, 0, 0, 0
     ]
     assert set(after[after > 0].tolist()) <= set(range(100, 110))
     assert (after > 0).sum() >= 8
+
+
+def test_what_is_proposed_elsewhere_waits_in_order():
+    waiting = no_proposals(200, grey(plain(0)), p_replace=0.001)
+    room = most_proposed(200, 0.001)
+    assert waiting.seen.images.shape == (room, 1, 1, 3)
+    waiting = hand_over(waiting, grey(plain(1, 2, 3)), jnp.array([True, False, True]))
+    waiting = hand_over(waiting, grey(plain(4, 5, 6)), jnp.array([False, True, False]))
+    assert int(waiting.filled) == 3
+    assert waiting.seen.images[:3, 0, 0, 0].tolist() == waiting.seen.measures[:3, 0].tolist() == [1, 3, 5]
+    full = hand_over(waiting, grey(plain(*range(10, 40))), jnp.ones(30, bool))
+    assert int(full.filled) == room
+    assert full.seen.images[:, 0, 0, 0].tolist() == [1, 3, 5, *range(10, 10 + room - 3)]

@@ -10,7 +10,21 @@ import pytest
 import discern
 
 ROOT = Path(__file__).parent.parent
-HEAVY = ("jax", "flax", "optax", "orbax", "numpy", "matplotlib", "PIL", "cv2", "gymnasium", "mujoco", "ray", "rich")
+HEAVY = (
+    "jax",
+    "flax",
+    "optax",
+    "orbax",
+    "numpy",
+    "matplotlib",
+    "PIL",
+    "av",
+    "cv2",
+    "gymnasium",
+    "mujoco",
+    "ray",
+    "rich",
+)
 
 REPORT = f"""
 found = sorted(set(sys.modules) & set({HEAVY!r}))

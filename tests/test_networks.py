@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from discern.agent.networks import Conv, Core, Imitator, LstmState, Torso, initial_lstm, lstm_cell, patches
+from discern.agent.lstm import initial_lstm, lstm_cell, lstm_unroll
+from discern.agent.networks import Conv, Core, Imitator, LstmState, Torso, patches
 from discern.config import NetworkConfig
 
 SMALL = NetworkConfig(channels=(4,), kernels=(4,), strides=(4,), features=8, lstm=6, time_units=3)
@@ -62,6 +63,27 @@ def test_the_split_input_matrix_is_an_lstm_over_the_concatenation():
         actions[:1, 1],
     )
     np.testing.assert_allclose(stepped.hidden[0], after.hidden, rtol=1e-4, atol=1e-6)
+
+
+def test_the_unrolled_lstm_and_its_gradient_are_those_of_a_scan():
+    gates_key, kernel_key, weight_key = jax.random.split(jax.random.key(0), 3)
+    gates, kernel = jax.random.normal(gates_key, (7, 2, 3, 20)), 0.5 * jax.random.normal(kernel_key, (5, 20))
+    weight = jax.random.normal(weight_key, (7, 2, 3, 5))
+
+    def scanned(gates, kernel):
+        def walk(lstm, of_inputs):
+            lstm = lstm_cell(lstm, of_inputs + lstm.hidden @ kernel)
+            return lstm, lstm.hidden
+
+        return jax.lax.scan(walk, initial_lstm((2, 3), 5), gates)[1]
+
+    np.testing.assert_allclose(lstm_unroll(gates, kernel), scanned(gates, kernel), rtol=1e-6)
+    ours, theirs = (
+        jax.grad(lambda *inputs, unroll=unroll: (unroll(*inputs) * weight).sum(), argnums=(0, 1))(gates, kernel)
+        for unroll in (lstm_unroll, scanned)
+    )
+    for mine, yours in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, yours, rtol=1e-4, atol=1e-5)
 
 
 def test_lstm_cell_by_hand():

@@ -2,7 +2,7 @@
 
 import sys
 
-import cv2
+import av
 import numpy as np
 import pytest
 from PIL import Image
@@ -32,11 +32,8 @@ def frames_of(path) -> np.ndarray:
                 image.seek(i)
                 found.append(np.asarray(image.convert("RGB")))
             return np.stack(found)
-    video, found = cv2.VideoCapture(str(path)), []
-    while (read := video.read())[0]:
-        found.append(read[1][..., ::-1])
-    video.release()
-    return np.stack(found)
+    with av.open(str(path)) as video:
+        return np.stack([frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)])
 
 
 def test_goal_and_world_stand_side_by_side_above_the_curve():
@@ -64,6 +61,18 @@ def test_videos_play(tmp_path, ending):
     assert played.shape == (20, 64, 48, 3)
     np.testing.assert_allclose(played.mean((1, 2)), [shade[0, 0] for shade in shades], atol=12)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_browsers_play_it_before_it_is_whole(tmp_path):
+    path = tmp_path / "video.mp4"
+    frames = side_by_side(np.zeros((24, 24, 3), np.uint8), np.ones((7, 24, 24, 3), np.uint8), np.linspace(0, 1, 7))
+    write_video(path, frames, 5)
+    with av.open(str(path)) as video:
+        (stream,) = video.streams
+        assert (stream.codec_context.name, stream.pix_fmt) == ("h264", "yuv420p")
+        assert (stream.height, stream.width, stream.frames, stream.average_rate) == (352, 552, 7, 5)
+    data = path.read_bytes()
+    assert data.index(b"moov") < data.index(b"mdat")
 
 
 def test_a_video_that_fails_leaves_nothing(tmp_path):

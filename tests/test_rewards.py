@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -226,7 +228,9 @@ def test_similarities_of_temporal_pairs_by_hand():
     first, second = jnp.array([[0, 1], [0, 1]]), jnp.array([[1, 2], [2, 2]])
     similar = temporal_similarities(embedded, first, second)
     no = -np.inf
-    np.testing.assert_array_equal(similar, [[1, no, 0, 0], [no, 0, 0, 0], [0, 1, 1, no], [1, 0, no, 0]])
+    np.testing.assert_array_equal(similar, [[no, no, 0, 0], [no, no, 0, 0], [0, 1, no, no], [1, 0, no, no]])
+    reward = make_reward(Config(reward=RewardConfig(kind="temporal")))
+    np.testing.assert_array_equal(reward.similarities(embedded, first, second)[:, 0], [1, 0, 1, 0])
 
 
 def test_similarities_to_twins_by_hand():
@@ -235,7 +239,14 @@ def test_similarities_to_twins_by_hand():
     first, second = jnp.array([[0], [2], [0], [1]]), jnp.array([[2], [1], [1], [2]])
     similar = twin_similarities(embedded, first, second, twins=2)
     # 0: a against c and b; 1: b (its frame 2) against b and c at frame 1; 2: a against a and b; 3: b against a and b
-    np.testing.assert_array_equal(similar[:, 0], [[0, 0], [1, 0], [1, 0], [0, 1]])
+    no = -np.inf
+    np.testing.assert_array_equal(similar, [[no, 0], [1, no], [no, 0], [0, no]])
+    twins = {"actor.twins": 2, "actor.environments": 4, "learner.batch": 4}
+    reward = make_reward(replace(Config(), {"reward.kind": "temporal_twins", **twins}))
+    both = reward.similarities(embedded, first, second)
+    np.testing.assert_array_equal(both[:, 0], [0, 0, 1, 1])
+    np.testing.assert_array_equal(both[:, 1:5], temporal_similarities(embedded, first, second))
+    np.testing.assert_array_equal(both[:, 5:], similar)
 
 
 def test_the_loss_on_pairs_by_hand():
@@ -249,6 +260,8 @@ def test_the_loss_on_pairs_by_hand():
         replace(Config(), {"reward.kind": "twins", "actor.twins": 2, "actor.environments": 4, "learner.batch": 4})
     )
     assert twins.pair_loss(params, seen, jax.random.key(0))[0] == pytest.approx(np.log(2), rel=1e-5)
+    both = dataclasses.replace(twins, temporal=True)
+    assert both.pair_loss(params, seen, jax.random.key(0))[0] == pytest.approx(np.log(6), rel=1e-5)
 
 
 def test_twins_teach_what_actions_change_and_nothing_else():

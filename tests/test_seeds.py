@@ -51,18 +51,18 @@ def test_seeds_run_one_after_the_other_and_only_once(config, tmp_path, monkeypat
     """Three seeds of which the second is stopped; asked again, it goes on, and the first is left alone."""
     root, started, train, resume = tmp_path / "root", [], loop.train, loop.resume
 
-    def stopped_once(one, **where):
+    def stopped_once(one, *where):
         started.append(("train", one.seed))
         if started == [("train", 3), ("train", 4)]:
-            train(replace(one, {"steps": 300}), **where)  # what a stop leaves: a checkpoint, and no last score
+            train(replace(one, {"steps": 300}), *where)  # what a stop leaves: a checkpoint, and no last score
             (root / "seed-4" / "final.npz").unlink()
             RunFolder(root / "seed-4").keep(one)
             raise StoppedError("stopped", signal.SIGINT)
-        return train(one, **where)
+        return train(one, *where)
 
-    def resumed(run, **where):
+    def resumed(run, *where):
         started.append(("resume", run.name))
-        return resume(run, **where)
+        return resume(run, *where)
 
     monkeypatch.setattr(loop, "train", stopped_once)
     monkeypatch.setattr(loop, "resume", resumed)

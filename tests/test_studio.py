@@ -235,13 +235,9 @@ def test_the_library_knows_what_can_be_watched(tmp_path, monkeypatch):
     [
         ("studio nowhere", "nowhere is not a run"),
         ("studio --port 70000", "--port must lie between 1 and 65535, not 70000"),
-        ("studio", "the studio needs Gradio: uv sync --extra studio"),
     ],
 )
 def test_mistakes_are_one_sentence(monkeypatch, capsys, line, sentence):
-    if line == "studio":
-        monkeypatch.delitem(sys.modules, "discern.studio.page", raising=False)
-        monkeypatch.setitem(sys.modules, "gradio", None)
     monkeypatch.setattr(sys, "argv", ["discern", *line.split()])
     with pytest.raises(SystemExit) as leave:
         main()

@@ -22,8 +22,9 @@ from discern.presets import preset
 from discern.storage.checkpoint import latest_checkpoint, load_checkpoint
 from discern.storage.run_folder import RunFolder, new_folder
 from discern.storage.state import restore_state
+from discern.training.actors import LocalActors
 from discern.training.loop import Loop, resume, train
-from discern.types import UserError
+from discern.types import LostError, UserError
 
 QUIET = Console(quiet=True)
 BACKGROUND = [sys.executable, "-c", "from discern.cli import main; main()", "train"]
@@ -68,7 +69,7 @@ def test_a_run_leaves_what_it_should(tmp_path, tiny):
 
 
 def test_the_replay_ratio_is_kept(tiny):
-    loop = Loop(replace(tiny, {"learner.replay_ratio": 1.7}))
+    loop = Loop(LocalActors(replace(tiny, {"learner.replay_ratio": 1.7})))
     state = loop.start()
     while not state.learning:
         state, _ = loop.turn(state)
@@ -82,10 +83,10 @@ def test_the_replay_ratio_is_kept(tiny):
 @pytest.mark.parametrize("host", [False, True])
 def test_the_parameter_lag_is_what_it_says(tiny, host):
     """The learner is never further ahead of the acting parameters than `parameter_lag` updates."""
-    loop = Loop(replace(tiny, {"actor.host": host, "learner.replay_ratio": 3.0}))
+    loop = Loop(LocalActors(replace(tiny, {"actor.host": host, "learner.replay_ratio": 3.0})))
     acted_with = []
-    turn = loop.collector.turn
-    loop.collector.turn = lambda params, *rest: (acted_with.append(params), turn(params, *rest))[1]
+    turn = loop.actors.collector.turn
+    loop.actors.collector.turn = lambda params, *rest: (acted_with.append(params), turn(params, *rest))[1]
     state, ahead = loop.start(), []
     for _ in range(30):
         before = int(state.learner.updates)
@@ -93,22 +94,23 @@ def test_the_parameter_lag_is_what_it_says(tiny, host):
         state, _ = loop.turn(state)
         assert acted_with[-1] is newest
         ahead.append(int(state.learner.updates) - before)
-    assert max(ahead) == loop.parameter_lag()
+    assert max(ahead) == loop.actors.parameter_lag()
 
 
 def test_updates_are_spread_over_a_turn_of_the_host(tiny):
     config = {"actor.host": True, "actor.host_groups": 4, "learner.replay_ratio": 2.0 * tiny.actor.horizon}
-    loop = Loop(replace(tiny, config))
+    loop = Loop(LocalActors(replace(tiny, config)))
     updates = 2 * tiny.actor.environments // tiny.learner.batch
     state = loop.start()
     while not state.learning:
         state, _ = loop.turn(state)
-    asked, before, submit, decide = [], [], loop.thread.submit, loop.collector.decide
+    collector = loop.actors.collector
+    asked, before, submit, decide = [], [], loop.thread.submit, collector.decide
     loop.thread.submit = lambda *work: (asked.append(work), submit(*work))[1]
-    loop.collector.decide = lambda *args: (before.append(len(asked) - 1), decide(*args))[1]
+    collector.decide = lambda *args: (before.append(len(asked)), decide(*args))[1]
     loop.turn(state)
     assert before == [math.ceil(updates * part / 4) for part in range(4)]
-    assert len(asked) - 1 == updates
+    assert len(asked) == updates
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, tiny):
@@ -130,7 +132,7 @@ def test_a_small_checkpoint_goes_on_too(tmp_path, tiny):
     run = train(config, tmp_path / "run", QUIET)
     before = arrays_of(run)
     assert not any(name.startswith(("replay", "learner.ema", "learner.target")) for name in before)
-    with closing(Loop(config)) as loop:
+    with closing(Loop(LocalActors(config))) as loop:
         learner = restore_state(RunFolder(run), loop.start()).learner
     for tree in (learner.params, learner.ema, learner.target_params):
         np.testing.assert_array_equal(tree["torso"]["Dense_0"]["kernel"], before["learner.params.torso.Dense_0.kernel"])
@@ -154,6 +156,19 @@ def test_diverging_is_said_and_the_good_checkpoint_stays(tmp_path, tiny):
     with pytest.raises(UserError, match="training diverged"):
         resume(run, steps=9000, console=QUIET)
     assert latest_checkpoint(run / "checkpoints") == good
+
+
+def test_a_learner_that_fails_leaves_what_was_learned(tmp_path, tiny, failing_learner):
+    with (
+        failing_learner(after=20),
+        pytest.raises(LostError, match=r"fell off the bus; what was learned is saved: go on with discern train --res"),
+    ):
+        train(replace(tiny, {"save_replay": True}), tmp_path / "run", QUIET)
+    saved = arrays_of(tmp_path / "run")
+    assert saved["learner.updates"] == 20
+    assert saved["replay.filled"] == 16
+    resume(tmp_path / "run", console=QUIET)
+    assert arrays_of(tmp_path / "run")["learner.updates"] > 20
 
 
 class TestFolders:
@@ -249,7 +264,7 @@ def test_the_paper_configuration_is_what_it_was():
         "network.lstm": 8,
         "network.time_units": 4,
     }
-    loop = Loop(replace(preset("arena", "paper"), sizes))
+    loop = Loop(LocalActors(replace(preset("arena", "paper"), sizes)))
     state, metrics = loop.start(), {}
     for _ in range(12):
         state, metrics = loop.turn(state)

@@ -17,27 +17,51 @@ class GoalBuffer(NamedTuple):
     measures: jax.Array  # float32 [C, D], their scored dimensions, for the oracle alone
 
 
-def propose(
-    buffer: GoalBuffer, seen: GoalBuffer, eligible: jax.Array, key: PRNGKey, config: GoalBufferConfig
-) -> GoalBuffer:
-    """Considers each eligible [N] of N observations with probability p_replace, one after the other."""
-    n = eligible.shape[0]
-    consider_key, substitute_key = jax.random.split(key)
-    considered = jax.random.bernoulli(consider_key, config.p_replace, (n,)) & eligible
-    considered_first = jnp.argsort(~considered, stable=True)
+class Proposals(NamedTuple):
+    """Observations on their way to a goal buffer that is kept elsewhere."""
 
-    def consider(i: jax.Array, buffer: GoalBuffer) -> GoalBuffer:
-        which = considered_first[i]
-        one = jax.tree.map(lambda x: x[which], seen)
-        return substitute(buffer, one, jax.random.fold_in(substitute_key, i), config, when=considered[which])
+    seen: GoalBuffer  # [P, …], of which the first `filled` are there
+    filled: jax.Array  # int32 []
+
+
+def propose(key: PRNGKey, eligible: jax.Array, p_replace: float) -> jax.Array:
+    """Which of N observations are considered as goals: each eligible [N] one with probability p_replace, bool [N]."""
+    return jax.random.bernoulli(key, p_replace, eligible.shape) & eligible
+
+
+def consider(
+    buffer: GoalBuffer, seen: GoalBuffer, proposed: jax.Array, key: PRNGKey, config: GoalBufferConfig
+) -> GoalBuffer:
+    """The buffer after the proposed [N] of N observations, one after the other."""
+    n = proposed.shape[0]
+    proposed_first = jnp.argsort(~proposed, stable=True)
+
+    def one(i: jax.Array, buffer: GoalBuffer) -> GoalBuffer:
+        which = proposed_first[i]
+        observation = jax.tree.map(lambda x: x[which], seen)
+        return substitute(buffer, observation, jax.random.fold_in(key, i), config, when=proposed[which])
 
     # A loop of unknown length makes the host wait for an accelerator; there, as many rounds as are ever needed.
-    rounds = considered.sum() if jax.default_backend() == "cpu" else most_considered(n, config.p_replace)
-    return jax.lax.fori_loop(0, rounds, consider, buffer)
+    rounds = proposed.sum() if jax.default_backend() == "cpu" else most_proposed(n, config.p_replace)
+    return jax.lax.fori_loop(0, rounds, one, buffer)
 
 
-def most_considered(n: int, probability: float) -> int:
-    """A count that the number of considered observations exceeds less often than once in a million calls."""
+def no_proposals(steps: int, like: GoalBuffer, p_replace: float) -> Proposals:
+    """Room for as many as that many steps ever propose."""
+    places = most_proposed(steps, p_replace)
+    return Proposals(jax.tree.map(lambda x: jnp.zeros((places, *x.shape[1:]), x.dtype), like), jnp.zeros((), jnp.int32))
+
+
+def hand_over(waiting: Proposals, seen: GoalBuffer, proposed: jax.Array) -> Proposals:
+    """Puts the proposed [N] of N observations behind those that wait; what finds no room is lost."""
+    nowhere = waiting.seen.images.shape[0]
+    place = jnp.where(proposed, waiting.filled + jnp.cumsum(proposed, dtype=jnp.int32) - 1, nowhere)
+    kept = jax.tree.map(lambda there, new: there.at[place].set(new, mode="drop"), waiting.seen, seen)
+    return Proposals(kept, jnp.minimum(nowhere, waiting.filled + proposed.sum(dtype=jnp.int32)))
+
+
+def most_proposed(n: int, probability: float) -> int:
+    """A count that the number of proposed observations exceeds less often than once in a million calls."""
     mean = n * probability
     term, below, count = math.exp(-mean), math.exp(-mean), 0
     while count < n and 1.0 - below > 1e-6:  # the binomial lies below the Poisson of its mean

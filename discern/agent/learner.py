@@ -40,19 +40,21 @@ class Learner:
         ema = jax.tree.map(jnp.copy, params) if self.config.ema_decay else None
         return LearnerState(params, target, ema, self.optimiser.init(params), jnp.zeros((), jnp.int32))
 
-    def update(self, state: LearnerState, batch: Batch) -> tuple[LearnerState, dict[str, jax.Array]]:
-        """A new state after one gradient step on a relabelled batch."""
+    def update(
+        self, state: LearnerState, batch: Batch, rate: jax.Array | float = 1.0
+    ) -> tuple[LearnerState, dict[str, jax.Array]]:
+        """A new state after one gradient step on a relabelled batch, at this share of the learning rate."""
         gradient, metrics = self.gradient(state, batch)
-        return self.apply(state, gradient), metrics | {"gradient_norm": optax.tree.norm(gradient)}
+        return self.apply(state, gradient, rate), metrics | {"gradient_norm": optax.tree.norm(gradient)}
 
     def gradient(self, state: LearnerState, batch: Batch) -> tuple[Params, dict[str, jax.Array]]:
         """The gradient of the loss, and the loss's metrics."""
         return jax.grad(self.loss, has_aux=True)(state.params, state.target_params, batch)
 
-    def apply(self, state: LearnerState, gradient: Params) -> LearnerState:
+    def apply(self, state: LearnerState, gradient: Params, rate: jax.Array | float = 1.0) -> LearnerState:
         """A new state after one step along the gradient."""
         steps, optimiser = self.optimiser.update(gradient, state.optimiser, state.params)
-        params = optax.apply_updates(state.params, steps)
+        params = optax.apply_updates(state.params, optax.tree.scale(rate, steps))
         updates = state.updates + 1
         target = state.target_params
         if target is not None:
@@ -174,6 +176,11 @@ def end_rows(batch: Batch) -> jax.Array:
     """Rows of the frames that are to show each goal: int [B, G]."""
     count, frames = batch.trajectories.observations.shape[:2]
     return (jnp.arange(count) * frames)[:, None] + batch.end
+
+
+def annealed(spent: float, anneal: float) -> float:
+    """The share of the learning rate that is left when this share of the budget is spent."""
+    return min(1.0, max(0.0, (1.0 - spent) / anneal)) if anneal else 1.0
 
 
 def policy_part(params: Params) -> Params:

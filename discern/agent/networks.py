@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from discern.agent.lstm import lstm_cell, lstm_unroll
 from discern.config import NetworkConfig
 from discern.types import LstmState, Params, PRNGKey
 
@@ -141,15 +142,11 @@ class Core(nn.Module):
         else:
             ahead = clock + (length - end)[..., None]
             of_step = self._of_step(observations, None, previous)[:, None] + self._of_clock(ahead)
-        of_goal = self.goal_share(goals)
-        zero = initial_lstm(goals.shape[:2], self.config.lstm)
-        kernel = self._recurrent_kernel(zero)
-
-        def walk(lstm: LstmState, gates: jax.Array) -> tuple[LstmState, jax.Array]:
-            lstm = lstm_cell(lstm, gates + of_goal + lstm.hidden @ kernel)
-            return lstm, lstm.hidden
-
-        _, hidden = jax.lax.scan(walk, zero, jnp.moveaxis(of_step, 2, 0))
+        gates = of_step + self.goal_share(goals)[:, :, None]
+        if self.is_initializing():
+            self.recurrent_share(jnp.zeros((1, self.config.lstm)))
+        kernel = self.recurrent_share.variables["params"]["kernel"]
+        hidden = lstm_unroll(jnp.moveaxis(gates, 2, 0), kernel)
         return jnp.moveaxis(self.q_values(hidden), 0, 2)
 
     def q_values(self, hidden: jax.Array) -> jax.Array:
@@ -168,11 +165,6 @@ class Core(nn.Module):
         angle = 2 * jnp.pi * clock / self.horizon
         return self.clock_share(nn.relu(self.clock(jnp.stack([jnp.sin(angle), jnp.cos(angle)], -1))))
 
-    def _recurrent_kernel(self, zero: LstmState) -> jax.Array:
-        if self.is_initializing():
-            self.recurrent_share(zero.hidden)
-        return self.recurrent_share.variables["params"]["kernel"]
-
 
 class InverseDynamics(nn.Module):
     """Which action lies between two frames: h before and after, [..., F] twice → logits [..., A]."""
@@ -185,18 +177,6 @@ class InverseDynamics(nn.Module):
         both = jnp.concatenate([before, after], axis=-1)
         hidden = nn.relu(nn.Dense(self.config.features, kernel_init=fan_in_normal)(both))
         return nn.Dense(self.actions, kernel_init=fan_in_normal)(hidden)
-
-
-def initial_lstm(lead: tuple[int, ...], units: int) -> LstmState:
-    """The zero state, float32 [*lead, U] twice."""
-    return LstmState(jnp.zeros((*lead, units)), jnp.zeros((*lead, units)))
-
-
-def lstm_cell(lstm: LstmState, gates: jax.Array) -> LstmState:
-    """One LSTM step from the summed gate inputs [..., 4U]; the forget gate starts open (bias 1)."""
-    keep, write, new, read = jnp.split(gates, 4, axis=-1)
-    cell = jax.nn.sigmoid(keep + 1.0) * lstm.cell + jax.nn.sigmoid(write) * jnp.tanh(new)
-    return LstmState(cell, jax.nn.sigmoid(read) * jnp.tanh(cell))
 
 
 class Imitator:

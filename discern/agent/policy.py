@@ -5,7 +5,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from discern.agent.networks import Imitator, initial_lstm
+from discern.agent.lstm import initial_lstm
+from discern.agent.networks import Imitator
 from discern.types import LstmState, Params, PRNGKey
 
 

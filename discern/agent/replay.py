@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from discern.agent.goal_buffer import GoalBuffer
+from discern.agent.goal_buffer import GoalBuffer, Proposals
 from discern.types import PRNGKey, Trajectories, UserError
 
 
@@ -26,6 +26,7 @@ class Memory(NamedTuple):
 
     replay: Replay
     goals: GoalBuffer
+    proposals: Proposals | None = None  # where another process decides what becomes a goal
 
 
 def empty_replay(

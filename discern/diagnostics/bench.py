@@ -2,16 +2,17 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from discern.config import Config, replace
-from discern.envs import HostEnv, HostStep, is_host
-from discern.envs.base import DeviceEnv, reset_worlds, step_worlds
+from discern.envs import HostEnv, HostStep
+from discern.envs.base import reset_worlds, step_worlds
 from discern.evaluation.report import machine
+from discern.training.actors import LocalActors
 from discern.training.collect import HostCollector
 from discern.training.loop import Loop
 from discern.types import UserError
@@ -26,22 +27,24 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
     """
     if not 0 < seconds < float("inf"):
         raise UserError(f"seconds must be above 0, not {seconds}")
-    loop = Loop(replace(config, {"actor.epsilon_base": 1.0, "actor.ez_greedy": None}))
+    actors = LocalActors(replace(config, {"actor.epsilon_base": 1.0, "actor.ez_greedy": None}))
+    loop = Loop(actors)
     state = loop.start()
-    world = [_world_rate(loop, seconds)]
+    world = [_world_rate(actors, seconds)]
     while not state.learning:
         state, _ = loop.turn(state)
     owned = [state]
 
     def act() -> Any:
         now = owned[0]
-        collecting, memory = loop.collector.turn(now.learner.params, now.collecting, now.memory, jax.random.key(0))
+        collecting, memory = actors.collector.turn(now.learner.params, now.collecting, now.memory, jax.random.key(0))
         owned[0] = now._replace(collecting=collecting, memory=memory)
         return memory.replay.head
 
     def learn() -> Any:
         now = owned[0]
-        learner, _ = loop.learn(now.learner, loop.batches(now.memory, jax.random.key(0), 1))
+        _, batch = actors.draw(now.memory, jax.random.key(0))
+        learner, _ = loop.update(now.learner, batch, jnp.float32(1))
         owned[0] = owned[0]._replace(learner=learner)
         return learner.updates
 
@@ -50,15 +53,15 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
         return owned[0].learner.updates
 
     memory = owned[0].memory
-    on_host = is_host(loop.env)
-    sampling = _rate(lambda: loop.batches(memory, jax.random.key(0), 1), seconds) * loop.updates_per_call
-    acting = _rate(act, seconds) * loop.collector.steps_per_turn
-    updates = _rate(learn, seconds) * loop.updates_per_call
+    on_host = isinstance(actors.collector, HostCollector)
+    sampling = _rate(lambda: actors.draw(memory, jax.random.key(0)), seconds) * actors.updates_per_call
+    acting = _rate(act, seconds) * actors.collector.steps_per_turn
+    updates = _rate(learn, seconds) * actors.updates_per_call
     whole = []
     for _ in range(ROUNDS if on_host else 1):
-        whole.append(_rate(turn, 2 * seconds, wait_every=0 if on_host else 8) * loop.collector.steps_per_turn)
+        whole.append(_rate(turn, 2 * seconds, wait_every=0 if on_host else 8) * actors.collector.steps_per_turn)
         if on_host:
-            world.append(_world_rate(loop, seconds))
+            world.append(_world_rate(actors, seconds))
     loop.close()
     return {
         "env": config.env,
@@ -74,16 +77,16 @@ def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
         "whole_steps_per_second": round(np.mean(whole)),
         "whole_over_world": round(float(np.mean(whole) / np.mean(world)), 4),
         "rounds": {"world": np.round(world).tolist(), "whole": np.round(whole).tolist()},
-        "parameter_lag": loop.parameter_lag(),
+        "parameter_lag": actors.parameter_lag(),
         "machine": machine(),
     }
 
 
-def _world_rate(loop: Loop, seconds: float) -> float:
+def _world_rate(actors: LocalActors, seconds: float) -> float:
     """Steps a second of the world alone under random actions, nobody looking; inside jit with its pixels."""
-    if isinstance(loop.collector, HostCollector):
-        return _host_world_rate(loop.collector, seconds)
-    env, n, length = cast(DeviceEnv, loop.env), loop.config.actor.environments, 32
+    if isinstance(actors.collector, HostCollector):
+        return _host_world_rate(actors.collector, seconds)
+    env, n, length = actors.collector.env, actors.config.actor.environments, 32
 
     @jax.jit
     def play(worlds, key):

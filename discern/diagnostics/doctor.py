@@ -11,31 +11,26 @@ import jax
 
 from discern.config import replace
 from discern.diagnostics.bench import bench
+from discern.machine import EXTRAS, installed, installs
 from discern.presets import preset
 
-PARTS = dict.fromkeys(("flax", "optax", "orbax-checkpoint", "numpy", "matplotlib", "tyro"), "uv sync") | {
-    "tensorboard": "uv sync --extra tensorboard",
-    "ray": "uv sync --extra cluster",
-    "pygame-ce": "uv sync --extra gym",
-    "gradio": "uv sync --extra studio",
-}
+CORE = ("jax", "flax", "optax", "orbax", "numpy", "matplotlib", "tyro")
 
 
 def examine() -> dict[str, Any]:
     """Devices, versions and missing parts, each with its cure."""
-    found, missing = {}, {}
-    for name, cure in PARTS.items():
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            missing[name] = cure
+    wanted = dict.fromkeys(CORE, "pip install discern")
+    wanted |= {package: installs(extra) for extra, packages in EXTRAS.items() for package in packages}
+    missing = {package: cure for package, cure in wanted.items() if not installed(package)}
     cuda_plugin = any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
     if jax.default_backend() == "cpu" and shutil.which("nvidia-smi") and not cuda_plugin:
-        missing["jax[cuda13]"] = "uv sync --extra cuda (an NVIDIA GPU is there, JAX does not use it)"
+        missing["jax[cuda13]"] = f"{installs('cuda')} (an NVIDIA GPU is there, JAX does not use it)"
+    homes = importlib.metadata.packages_distributions()
+    versions = {name: importlib.metadata.version(homes[name][0]) for name in wanted if name not in missing}
     return {
         "python": platform.python_version(),
         "devices": [f"{device.platform}: {device.device_kind}" for device in jax.devices()],
-        "versions": {"jax": jax.__version__, **found},
+        "versions": versions,
         "missing": missing,
         "free_disk_gib": round(shutil.disk_usage(Path.cwd()).free / 2**30, 1),
     }

@@ -12,6 +12,7 @@ from discern.config import Config
 from discern.envs.arena import Arena
 from discern.envs.base import Attempts, DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
 from discern.envs.watermaze.world import Watermaze
+from discern.machine import EXTRAS, require
 from discern.presets import preset, suite_of
 from discern.types import UserError
 
@@ -81,6 +82,8 @@ def make_scored_env(name: str, n: int = 1, config: Config | None = None) -> Scor
 def _make(name: str, n: int, config: Config | None, scored: bool, attempts: Attempts | None) -> Env:
     suite = suite_of(name)
     if suite in SUITES and suite != name:
+        if suite in EXTRAS:
+            require(suite, name)
         return SUITES[suite](name, n, config or preset(name), scored, attempts)
     if name not in WORLDS:
         hosted = ("atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…")
@@ -105,6 +108,11 @@ def spec_of(config: Config) -> EnvSpec:
         return env.spec
 
 
+def names_code(config: Config) -> bool:
+    """Whether the config says what code to import, or what to call it with, to make its world."""
+    return suite_of(config.env) == "gym" and (":" in config.env or config.gym.make_args != "{}")
+
+
 def is_host(env: Env) -> TypeIs[HostEnv]:
     """Whether the world runs on the host and is stepped with send and recv."""
     return hasattr(env, "send")
@@ -122,6 +130,7 @@ __all__ = [
     "is_host",
     "make_env",
     "make_scored_env",
+    "names_code",
     "opened",
     "spec_of",
 ]

@@ -11,15 +11,14 @@ import numpy as np
 
 from discern.agent.learner import Learner
 from discern.agent.policy import act, begin_pursuit
-from discern.agent.replay import Replay, sample
-from discern.envs import Hosted, is_host, make_scored_env, opened
+from discern.envs import Hosted, is_host, opened
 from discern.envs.base import Dimension, ScoredHostEnv
 from discern.evaluation.achievement import Score, score
 from discern.evaluation.goal_sets import GoalSet, goal_set
 from discern.evaluation.probes import Reward, left_of_reward, pairs_of_frames, sight, verdict
 from discern.evaluation.report import machine, refuse_unscored
 from discern.inference import Agent, load
-from discern.types import Params, PRNGKey, UserError
+from discern.types import Params, Trajectories, UserError
 
 GOALS = 100
 KEPT = 12  # frames of a trajectory
@@ -95,12 +94,11 @@ def probe(run: str | Path, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def replay_probe(learner: Learner) -> Callable[[Params, Replay, PRNGKey], tuple[jax.Array, ...]]:
-    """What `sight_in_replay` looks at, compiled: features, embeddings and measures, [64, K, …] each."""
+def trajectory_probe(learner: Learner) -> Callable[[Params, Trajectories], tuple[jax.Array, ...]]:
+    """What `sight_in_trajectories` looks at, compiled: features, embeddings and measures, [B, K, …] each."""
 
     @jax.jit
-    def look(params: Params, replay: Replay, key: PRNGKey) -> tuple[jax.Array, ...]:
-        trajectories = sample(replay, key, 64)
+    def look(params: Params, trajectories: Trajectories) -> tuple[jax.Array, ...]:
         frames = trajectories.measures.shape[1]
         some = np.linspace(0, frames - 1, min(8, frames)).round().astype(int)
         features = learner.imitator.features(params, trajectories.observations[:, some])
@@ -109,10 +107,10 @@ def replay_probe(learner: Learner) -> Callable[[Params, Replay, PRNGKey], tuple[
     return look
 
 
-def sight_in_replay(seen: tuple[jax.Array, ...], dimensions: tuple[Dimension, ...]) -> dict[str, float]:
+def sight_in_trajectories(seen: tuple[jax.Array, ...], dimensions: tuple[Dimension, ...]) -> dict[str, float]:
     """How well each dimension can be read from h and from the teacher's embedding: probe/h/NAME, probe/teacher/NAME.
 
-    The probes are of 48 trajectories, and tested on 16 others.
+    The probes are of three quarters of the trajectories, and tested on the others.
     """
     of_h, of_teacher, measures = (x.reshape((-1, x.shape[-1])) for x in jax.device_get(seen))
     is_train = np.arange(len(measures)) < 3 * len(measures) // 4
@@ -128,7 +126,7 @@ def sight_in_replay(seen: tuple[jax.Array, ...], dimensions: tuple[Dimension, ..
 
 def _play_all(agent: Agent, moments: np.ndarray, seed: int, rng: np.random.Generator) -> tuple[GoalSet, list[Played]]:
     """The fixed goals, and: an attempt at each, random actions from the same starts, and twice random held actions."""
-    with opened(make_scored_env(agent.config.env, GOALS, agent.config)) as env:
+    with opened(agent.make_scored_env(GOALS)) as env:
         goals = goal_set(env, "tune", GOALS)
         world = cast(ScoredHostEnv, env if is_host(env) else Hosted(env, GOALS))
         longest = max(2, agent.horizon // 4)

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from discern.envs import Env, Hosted, is_host, make_env, make_scored_env, opened
+from discern.envs import Env, Hosted, is_host, opened
 from discern.evaluation.goal_sets import goal_set
 from discern.evaluation.video import side_by_side, write_video
 from discern.inference import Agent, load
+from discern.machine import require
 from discern.storage.run_folder import refuse_file
 from discern.types import UserError
 
@@ -32,6 +33,8 @@ def record(
     """
     out = Path(out)
     refuse_file(out, "film", (".mp4", ".gif"))
+    if out.suffix.lower() == ".mp4":
+        require("video", "a .mp4")
     if goal is not None and goals is not None:
         raise UserError("name an image with --goal, or a number of goals with --goals, not both")
     if goals is not None and not 1 <= goals <= MOST_GOALS:
@@ -44,7 +47,7 @@ def record(
     agent = load(run)
     wanted = _spread_goals(agent, goals or GOALS) if image is None else agent.image(image, "the goal")[None]
     final: list[float] = []
-    with opened(make_env(agent.config.env, 1, agent.config)) as env:
+    with opened(agent.make_env()) as env:
         frames = write_video(out, _film(agent, env, wanted, frames_per_second, seed, final), frames_per_second)
     return {"goals": len(wanted), "frames": frames, "final_reward": float(np.mean(final))}
 
@@ -64,7 +67,7 @@ def _film(
 
 def _spread_goals(agent: Agent, count: int) -> np.ndarray:
     """Goals of the test half of the world's usual set: uint8 [count, H, W, 3]."""
-    with opened(make_scored_env(agent.config.env, count, agent.config)) as env:
+    with opened(agent.make_scored_env(count)) as env:
         images = goal_set(env, count=max(count, agent.config.evaluation_goals)).images
     return images[np.linspace(0, len(images) - 1, count).round().astype(int)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from discern.envs import make_scored_env, opened
+from discern.envs import opened
 from discern.evaluation.achievement import evaluator
 from discern.evaluation.goal_sets import goal_set
 from discern.inference import Agent, load
@@ -42,7 +42,7 @@ def evaluate(
     refuse_unscored(agent)
     steps = agent.budget(steps)
     budgets = sorted({agent.budget(budget) for budget in budgets})
-    with opened(make_scored_env(agent.config.env, count, agent.config)) as env:
+    with opened(agent.make_scored_env(count)) as env:
         wanted = goal_set(env, goals, count)
         attempt = evaluator(agent.learner.imitator, env)
         score = attempt(agent.params, wanted, trials, seed=seed, steps=steps)

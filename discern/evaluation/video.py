@@ -1,15 +1,16 @@
 """Videos of goals being pursued: the goal beside the world, the learned reward as a curve below."""
 
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
-import cv2
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw
 
 SIDE = 256  # at least, for each of the two pictures
 CURVE = 64
 GAP = 8
+FINE = 4  # the curve is drawn so many times as large and shrunk, because Pillow's lines have jagged edges
 BACKGROUND, LINE, PAST = 24, 96, (96, 208, 128)
 
 
@@ -26,11 +27,7 @@ def side_by_side(goal: np.ndarray, observations: np.ndarray, rewards: np.ndarray
             left = GAP + column * (width + GAP)
             frame[GAP : GAP + height, left : left + width] = image.repeat(scale, 0).repeat(scale, 1)
         band = frame[2 * GAP + height : 2 * GAP + height + CURVE, GAP : whole[1] - GAP]
-        band[[0, -1]] = LINE
-        drawn = np.ascontiguousarray(band)
-        cv2.polylines(drawn, [points[: t + 1]], isClosed=False, color=PAST, thickness=2, lineType=cv2.LINE_AA)
-        cv2.circle(drawn, points[t].tolist(), 4, PAST, cv2.FILLED, cv2.LINE_AA)
-        band[:] = drawn
+        band[:] = _drawn(points[: t + 1], band.shape[1])
     return frames
 
 
@@ -47,17 +44,20 @@ def write_video(path: Path, frames: Iterable[np.ndarray], frames_per_second: int
 
 
 def _write_mp4(path: Path, frames: Iterable[np.ndarray], frames_per_second: int) -> int:
-    writer, count = None, 0
-    for frame in frames:
-        count += 1
-        if writer is None:
-            codec = cv2.VideoWriter.fourcc(*"mp4v")
-            writer = cv2.VideoWriter(str(path), codec, frames_per_second, (frame.shape[1], frame.shape[0]))
-            if not writer.isOpened():
-                raise OSError(f"cannot write a video to {path.parent}")
-        writer.write(cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
-    if writer is not None:
-        writer.release()
+    """H.264 as browsers play it, with the index in front of the pictures."""
+    import av  # an extra
+
+    frames = iter(frames)
+    first = next(frames)
+    with av.open(str(path), "w", options={"movflags": "+faststart"}) as video:
+        stream = video.add_stream("libx264", frames_per_second, options={"crf": "18"})
+        stream.height, stream.width = first.shape[:2]
+        stream.pix_fmt = "yuv420p"
+        count = 0
+        for frame in chain([first], frames):
+            count += 1
+            video.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        video.mux(stream.encode())
     return count
 
 
@@ -73,6 +73,18 @@ def _curve(rewards: np.ndarray, width: int) -> np.ndarray:
     x = np.linspace(6, width - 7, len(rewards))
     y = 6 + (CURVE - 13) * (high - rewards) / (high - low)
     return np.stack([x, y], axis=1).round().astype(np.int32)
+
+
+def _drawn(points: np.ndarray, width: int) -> np.ndarray:
+    """The curve so far, a dot at its end, between two lines: points int [t+1, 2] → uint8 [CURVE, width, 3]."""
+    band = Image.new("RGB", (FINE * width, FINE * CURVE), (BACKGROUND,) * 3)
+    pen = ImageDraw.Draw(band)
+    fine = [tuple(point) for point in (FINE * points + FINE // 2).tolist()]
+    pen.line(fine, PAST, width=2 * FINE, joint="curve")
+    pen.circle(fine[-1], 4 * FINE, PAST)
+    drawn = np.array(band.reduce(FINE))
+    drawn[[0, -1]] = LINE
+    return drawn
 
 
 def _even(length: int) -> int:

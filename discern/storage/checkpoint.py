@@ -31,7 +31,8 @@ def save_checkpoint(folder: Path, step: int, tree: Any, about: dict[str, Any]) -
     final = folder / f"{step:012d}"
     try:
         unfinished.mkdir()
-        _write_arrays(unfinished / "arrays", _flatten(tree))
+        arrays = {name: array for name, array in named_arrays(tree).items() if array.size}  # Orbax saves no empty ones
+        _write_arrays(unfinished / "arrays", arrays)
         manifest = {"format": FORMAT, "step": step, "about": about, "files": _digests(unfinished)}
         manifest["seal"] = _seal(manifest)
         (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=1))
@@ -89,19 +90,19 @@ def fill(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path) 
         found = arrays.get(name, np.zeros(wanted.shape) if wanted.size == 0 else None)  # nothing need not be saved
         if found is None or found.shape != wanted.shape:
             shape = "is missing" if found is None else f"has shape {found.shape}, not {wanted.shape}"
-            raise UserError(f"the checkpoint {path} belongs to another agent: {name} {shape}")
+            raise UserError(f"{path} belongs to another agent: {name} {shape}")
         leaves.append(jax.numpy.asarray(found, wanted.dtype))
     return jax.tree.unflatten(structure, leaves)
+
+
+def named_arrays(tree: Any) -> dict[str, np.ndarray]:
+    """The leaves of a tree by their dotted names."""
+    return {name: np.asarray(jax.device_get(leaf)) for name, leaf in _names(tree)[0]}
 
 
 def _names(tree: Any, prefix: str = "") -> tuple[list[tuple[str, Any]], Any]:
     pairs, structure = jax.tree_util.tree_flatten_with_path(tree)
     return [(prefix + jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in pairs], structure
-
-
-def _flatten(tree: Any) -> dict[str, np.ndarray]:
-    arrays = {name: np.asarray(jax.device_get(leaf)) for name, leaf in _names(tree)[0]}
-    return {name: array for name, array in arrays.items() if array.size}  # Orbax refuses to save nothing
 
 
 def _digests(folder: Path) -> dict[str, str]:

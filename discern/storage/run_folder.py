@@ -10,6 +10,8 @@ from pathlib import Path
 from discern.config import Config, differences, from_json, to_json
 from discern.types import UserError
 
+AGENT_FILE = "agent.safetensors"  # what an exported agent's folder holds instead of a run
+
 
 class RunFolder:
     """Where a run keeps its files."""
@@ -25,6 +27,8 @@ class RunFolder:
         try:
             return from_json(self.config_file.read_text())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            if (self.path / AGENT_FILE).exists():
+                raise agent_alone(self.path) from None
             raise UserError(f"{self.path} is not a run: it has no config.json") from None
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.config_file} is not a config of this version: {error}") from None
@@ -47,6 +51,11 @@ class RunFolder:
                 if isinstance(row, dict):
                     rows.append(row)
         return rows
+
+
+def agent_alone(path: Path) -> UserError:
+    """What to say where a run is wanted and only an exported agent is there."""
+    return UserError(f"{path} holds an agent alone: it can be evaluated, not trained further")
 
 
 def refuse_unless_writable(folder: Path) -> None:
@@ -91,10 +100,15 @@ def free_folder(path: str | Path | None, config: Config) -> RunFolder:
                 f"{folder.path} holds this run already: go on with --resume {folder.path}, or choose another folder"
             )
         return folder  # it was stopped before it had saved anything
-    if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
-        raise UserError(f"{folder.path} exists and is not an empty folder: choose another folder")
-    refuse_unless_writable(folder.path)
+    refuse_unless_free(folder.path)
     return folder
+
+
+def refuse_unless_free(path: Path) -> None:
+    """A clear refusal where a folder is not empty, or cannot be written to."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"{path} exists and is not an empty folder: choose another folder")
+    refuse_unless_writable(path)
 
 
 def new_folder(path: str | Path | None, config: Config) -> RunFolder:

@@ -10,6 +10,7 @@ import optax
 
 from discern.agent.learner import policy_part
 from discern.agent.replay import Memory
+from discern.config import Config
 from discern.storage.checkpoint import (
     fill,
     latest_checkpoint,
@@ -18,7 +19,7 @@ from discern.storage.checkpoint import (
     read_manifest,
     save_checkpoint,
 )
-from discern.storage.run_folder import RunFolder
+from discern.storage.run_folder import RunFolder, agent_alone
 from discern.types import LearnerState, PRNGKey, UserError
 
 
@@ -34,6 +35,13 @@ class TrainState(NamedTuple):
     learning: bool = False
     seconds: float = 0.0
     random_success: float = -1.0  # of the random policy; −1: not measured yet
+
+
+def budget_spent(config: Config, state: TrainState) -> float:
+    """By the tighter of the two budgets; 0 where there is none."""
+    by_steps = state.steps / config.steps if config.steps else 0.0
+    by_time = state.seconds / (60 * config.minutes) if config.minutes else 0.0
+    return max(by_steps, by_time)
 
 
 class Keys:
@@ -87,16 +95,20 @@ def diverged(folder: RunFolder, steps: int) -> UserError:
 
 
 def refuse_if_not_resumable(folder: RunFolder) -> None:
-    """Says what is wrong with the newest checkpoint before anything is made, and before anything is changed."""
+    """Says what is wrong with the newest checkpoint before anything is made, and before anything is changed.
+
+    Agents were once exported as checkpoints of their own.
+    """
     if read_manifest(latest_checkpoint(folder.checkpoints))["about"].get("agent_only"):
-        raise UserError(f"{folder.path} holds an agent alone: it can be evaluated, not trained further")
+        raise agent_alone(folder.path)
 
 
 def restore_state(folder: RunFolder, fresh: TrainState) -> TrainState:
     """The newest checkpoint's state; what it does not hold comes from the fresh one."""
     path = latest_checkpoint(folder.checkpoints)
     arrays, about = load_checkpoint(path)
-    arrays = unmeasured(fresh.memory) | arrays
+    uncounted = {f"collecting.{i}.proposed": np.zeros((), np.int32) for i in range(len(fresh.collecting or ()))}
+    arrays = unmeasured(fresh.memory) | uncounted | arrays
     counters = about["counters"]
     goals = fill(fresh.memory.goals, arrays, "goals.", path)
     if about["replay"]:
@@ -123,12 +135,6 @@ def unmeasured(memory: Memory) -> dict[str, np.ndarray]:
     return {name: np.full(there.shape, np.nan, np.float32) for name, there in unknown.items()}
 
 
-def save_agent(folder: RunFolder, params: Any, goal_images: np.ndarray, steps: int) -> Path:
-    """A checkpoint of the agent alone, in bfloat16: it can be loaded and evaluated, not trained further."""
-    tree = {"learner": {"params": jax.tree.map(_halve, params)}, "goals": {"images": goal_images}}
-    return save_checkpoint(folder.checkpoints, steps, tree, {"agent_only": True, "counters": {"steps": steps}})
-
-
 def load_agent(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, int]:
     """The newest checkpoint's agent, its goal images, and the steps it was trained for."""
     path = latest_checkpoint(folder.checkpoints)
@@ -137,7 +143,7 @@ def load_agent(folder: RunFolder, template: Any) -> tuple[Any, np.ndarray, int]:
     prefix = "learner.ema." if averaged else "learner.params."
     params = fill(template, arrays, prefix, path)
     if "goals.images" not in arrays:
-        raise UserError(f"the checkpoint {path} belongs to another agent: goals.images is missing")
+        raise UserError(f"{path} belongs to another agent: goals.images is missing")
     return params, arrays["goals.images"], about["counters"]["steps"]
 
 

@@ -8,14 +8,15 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from discern.envs import is_host, make_scored_env
+from discern.envs import is_host
 from discern.envs.base import Hosted, ScoredHostEnv
 from discern.evaluation.achievement import evaluator, reached
 from discern.evaluation.final import is_finished, load_final
 from discern.evaluation.goal_sets import GoalSet, goal_set
-from discern.inference import Agent, load
-from discern.storage.checkpoint import latest_checkpoint, list_checkpoints
-from discern.storage.run_folder import RunFolder
+from discern.inference import Agent, load, newest
+from discern.storage.agent_file import find_agent_file
+from discern.storage.checkpoint import list_checkpoints
+from discern.storage.run_folder import AGENT_FILE, RunFolder
 from discern.types import UserError
 
 SHOWN = 100  # goals of a list
@@ -55,12 +56,11 @@ class Watched:
 
     def __init__(self, folder: RunFolder):
         self.folder = folder
-        self.checkpoint = latest_checkpoint(folder.checkpoints)
+        self.checkpoint = newest(folder.path)
         self.agent: Agent = load(folder.path)
         self._idle: list[ScoredHostEnv] = []
         self._idle_lock, self._strip_lock = threading.Lock(), threading.Lock()
-        config = self.agent.config
-        self._strip_env = make_scored_env(config.env, STRIP, config)
+        self._strip_env = self.agent.make_scored_env(STRIP)
         self._evaluate = evaluator(self.agent.learner.imitator, self._strip_env)
         fixed = goal_set(self._strip_env, count=SHOWN)
         self.goal_set = [
@@ -70,17 +70,17 @@ class Watched:
 
     def refresh(self) -> None:
         """Takes over the parameters and goals of a newer checkpoint, where the run has written one."""
-        newest = latest_checkpoint(self.folder.checkpoints)
-        if newest != self.checkpoint:
+        checkpoint = newest(self.folder.path)
+        if checkpoint != self.checkpoint:
             newer = load(self.folder.path)
             self.agent.params, self.agent.steps = newer.params, newer.steps
-            self.agent.goal_images, self.checkpoint = newer.goal_images, newest
+            self.agent.goal_images, self.checkpoint = newer.goal_images, checkpoint
 
     def goal_buffer(self) -> list[Goal]:
         """Goals spread over the buffer that the agent was trained with; images of one colour are empty slots."""
         held = [i for i, image in enumerate(self.agent.goal_images) if np.ptp(image)]
         spread = np.linspace(0, len(held) - 1, min(SHOWN, len(held))).round().astype(int)
-        return [Goal(self.agent.goal_images[held[i]], f"slot {held[i]} of the goal buffer") for i in spread]
+        return [Goal(self.agent.goal_images[held[i]], f"no. {held[i] + 1} from the goal buffer") for i in spread]
 
     def achieved(self) -> list[Goal]:
         """What the run had achieved when it finished; nothing where it has not, or where only its agent is there."""
@@ -138,7 +138,7 @@ class Watched:
         with self._idle_lock:
             world = self._idle.pop() if self._idle else None
         if world is None:
-            env = make_scored_env(self.agent.config.env, 1, self.agent.config)
+            env = self.agent.make_scored_env()
             world = cast(ScoredHostEnv, env if is_host(env) else Hosted(env, 1))
         try:
             yield world
@@ -158,7 +158,7 @@ class Library:
         self.named = named
         self._watched: dict[str, Watched] = {}
         self._lock = threading.Lock()
-        if named is not None:
+        if named is not None and find_agent_file(named) is None:
             RunFolder(named).config()
         if not self.agents():
             raise UserError("there is no agent in agents/ or runs/: train one with `discern train`, or name its folder")
@@ -166,11 +166,16 @@ class Library:
     def folders(self) -> list[RunFolder]:
         """The named one first, then what ships, then runs, the newest first."""
         runs = sorted(Path("runs").glob("*/config.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-        found = [file.parent for file in (*sorted(Path("agents").glob("*/config.json")), *runs)]
+        shipped = sorted(file for name in (AGENT_FILE, "config.json") for file in Path("agents").glob(f"*/{name}"))
+        found = [file.parent for file in (*shipped, *runs)]
         return [RunFolder(path) for path in dict.fromkeys([*([self.named] if self.named else []), *found])]
 
     def agents(self) -> list[str]:
-        return [str(folder.path) for folder in self.folders() if list_checkpoints(folder.checkpoints)]
+        return [
+            str(folder.path)
+            for folder in self.folders()
+            if find_agent_file(folder.path) or list_checkpoints(folder.checkpoints)
+        ]
 
     def trainings(self) -> list[str]:
         return [str(folder.path) for folder in self.folders() if folder.metrics_file.exists()]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from discern.agent.goal_buffer import GoalBuffer, propose
+from discern.agent.goal_buffer import GoalBuffer, consider, hand_over, propose
 from discern.agent.networks import Imitator
 from discern.agent.policy import ExtendedActions, Pursuit, act, begin_pursuit, extend_actions
 from discern.agent.replay import Memory, begin, commit, write_action, write_observation
@@ -24,6 +24,7 @@ class ActorState(NamedTuple):
     extended: ExtendedActions
     whole: jax.Array  # int32 [], trajectories finished so far
     dropped: jax.Array  # int32 [], partial trajectories lost to the end of an episode
+    proposed: jax.Array  # int32 [], observations considered for the goal buffer so far
 
 
 def initial_actor(imitator: Imitator, slot: jax.Array) -> ActorState:
@@ -36,6 +37,7 @@ def initial_actor(imitator: Imitator, slot: jax.Array) -> ActorState:
         extended=ExtendedActions(jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.int32)),
         whole=jnp.zeros((), jnp.int32),
         dropped=jnp.zeros((), jnp.int32),
+        proposed=jnp.zeros((), jnp.int32),
     )
 
 
@@ -95,7 +97,7 @@ class Decider:
             epsilon = jnp.zeros_like(epsilon)
         pursuit, actions, _ = act(self.imitator, params, pursuit, seen.images, epsilon, explore_key, extended)
         replay = write_action(replay, slot, clock, actions)
-        goals = propose(memory.goals, seen, controllable, propose_key, self.goal_buffer)
+        memory, proposed = self._propose(memory._replace(replay=replay), seen, controllable, propose_key)
         actor = ActorState(
             pursuit=pursuit,
             slot=slot,
@@ -103,8 +105,21 @@ class Decider:
             extended=extended._replace(left=jnp.maximum(0, extended.left - 1)),
             whole=actor.whole + whole.sum(dtype=jnp.int32),
             dropped=actor.dropped + dropped.sum(dtype=jnp.int32),
+            proposed=actor.proposed + proposed,
         )
-        return actor, Memory(replay, goals), actions
+        return actor, memory, actions
+
+    def _propose(
+        self, memory: Memory, seen: GoalBuffer, controllable: jax.Array, key: PRNGKey
+    ) -> tuple[Memory, jax.Array]:
+        """Some of what is controllable may become a goal, here or where the goal buffer is kept; and how many."""
+        propose_key, consider_key = jax.random.split(key)
+        proposed = propose(propose_key, controllable, self.goal_buffer.p_replace)
+        if memory.proposals is None:
+            memory = memory._replace(goals=consider(memory.goals, seen, proposed, consider_key, self.goal_buffer))
+        else:
+            memory = memory._replace(proposals=hand_over(memory.proposals, seen, proposed))
+        return memory, proposed.sum(dtype=jnp.int32)
 
     def _new_pursuits(self, params: Params, pursuit: Pursuit, starts: jax.Array, goal: jax.Array) -> Pursuit:
         """A fresh pursuit where `starts`; on a CPU, goals go through the network only when there is a new one.

@@ -87,7 +87,7 @@ class DeviceCollector:
         return (worlds, actor), memory
 
     def counts(self, state: tuple[Worlds, ActorState]) -> dict[str, int]:
-        return _counts([state[1]])
+        return counts_of([state[1]])
 
     def finish(self) -> None:
         """Nothing to wait for."""
@@ -196,7 +196,7 @@ class HostCollector:
         return next(i for i, step in self.arriving.items() if self.config.in_order or step.done())
 
     def counts(self, state: list[ActorState]) -> dict[str, int]:
-        return _counts(state)
+        return counts_of(state)
 
     def finish(self) -> None:
         """Waits for the steps under way, and forgets them."""
@@ -227,11 +227,12 @@ def _measures(group: HostEnv, step: HostStep) -> np.ndarray:
     return cast(ScoredHostEnv, group).measure(step.raw)
 
 
-def _counts(actors: list[ActorState]) -> dict[str, int]:
-    """Trajectories finished, and partial ones dropped."""
+def counts_of(actors: list[ActorState]) -> dict[str, int]:
+    """Trajectories finished, partial ones dropped, and observations proposed as goals."""
     return {
         "trajectories": sum(int(actor.whole) for actor in actors),
         "dropped": sum(int(actor.dropped) for actor in actors),
+        "proposed": sum(int(actor.proposed) for actor in actors),
     }
 
 

@@ -1,8 +1,6 @@
 """The same run from several seeds, one after the other: what is missing is run, what was stopped goes on."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -20,7 +18,7 @@ def train_seeds(
     seeds: int,
     root: str | Path | None = None,
     console: Console | None = None,
-    cluster: str = "",
+    cluster: str | None = None,
     actors: int | None = None,
 ) -> Path:
     """Trains from `seeds` seeds, the config's own and those after it, into root/seed-0 …, and returns the root."""
@@ -55,19 +53,11 @@ def _refuse_other_runs(root: Path, runs: dict[Path, Config]) -> None:
     refuse_unless_writable(root)
 
 
-def ensure(config: Config, folder: Path, console: Console, cluster: str = "", actors: int | None = None) -> None:
+def ensure(config: Config, folder: Path, console: Console, cluster: str | None = None, actors: int | None = None) -> None:
     """Runs what is missing, goes on with what was stopped, leaves alone what has finished."""
     if is_finished(folder):
         return
-    train: Callable[..., Path] = loop.train
-    resume: Callable[..., Path] = loop.resume
-    where: dict[str, Any] = {}
-    if cluster:
-        from discern.training.cluster import loop as on_cluster  # Ray is an extra
-
-        train, resume = on_cluster.train, on_cluster.resume
-        where = {"cluster": cluster, "actors": actors}
     if list_checkpoints(folder / "checkpoints"):
-        resume(folder, steps=config.steps, minutes=config.minutes, console=console, **where)
+        loop.resume(folder, config.steps, config.minutes, console, cluster, actors)
     else:
-        train(config, run=folder, console=console, **where)
+        loop.train(config, folder, console, cluster, actors)

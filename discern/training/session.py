@@ -5,36 +5,23 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 from rich.console import Console
 
-from discern.agent.learner import Learner
-from discern.config import Config
 from discern.envs import is_host, make_scored_env, opened
 from discern.evaluation.achievement import Score, evaluator
 from discern.evaluation.final import save_final, save_strip
 from discern.evaluation.goal_sets import GoalSet, goal_set
-from discern.evaluation.probe import replay_probe, sight_in_replay
+from discern.evaluation.probe import sight_in_trajectories, trajectory_probe
 from discern.storage.run_folder import RunFolder
-from discern.storage.state import TrainState, diverged, save_state
+from discern.storage.state import TrainState, budget_spent, diverged, save_state
 from discern.training.metrics import Metrics, Rates
 from discern.types import LostError, StoppedError, UserError
 
-
-class Turns(Protocol):
-    """What a session drives: the parts of a run, and how they take turns."""
-
-    config: Config
-    learner: Learner
-    trained_per_update: int
-
-    def turn(self, state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]: ...
-
-    def counts(self, state: TrainState) -> dict[str, int]: ...
-
-    def parameter_lag(self) -> int: ...
+if TYPE_CHECKING:
+    from discern.training.loop import Loop
 
 
 class Stop:
@@ -62,14 +49,14 @@ class Session:
     """From a start or a resume to the end, a stop or a failure."""
 
     def __init__(
-        self, loop: Turns, state: TrainState, folder: RunFolder, console: Console, began: float, resumed: bool = False
+        self, loop: "Loop", state: TrainState, folder: RunFolder, console: Console, began: float, resumed: bool = False
     ):
         """`began`, by the monotonic clock, is when making the environments did: the budget counts from there."""
         self.loop, self.state, self.folder, self.console, self.resumed = loop, state, folder, console, resumed
         self.config = loop.config
         self.env = make_scored_env(self.config.env, self.config.evaluation_goals, self.config)
         self.evaluate = evaluator(loop.learner.imitator, self.env)
-        self.look = replay_probe(loop.learner)
+        self.look = trajectory_probe(loop.learner)
         self.goals = goal_set(self.env, "tune", self.config.evaluation_goals)
         self.final_trials = max(self.config.evaluation_trials, 1 if is_host(self.env) else 5)
         self.rates = Rates(state.steps, int(state.learner.updates))
@@ -91,6 +78,7 @@ class Session:
             try:
                 self.run(metrics, stop)
             except LostError as error:
+                self.state = error.state or self.state
                 self.save()
                 advice = f"{error}; what was learned is saved: go on with discern train --resume {self.folder.path}"
                 raise LostError(advice) from error
@@ -137,20 +125,14 @@ class Session:
 
     def refuse_if_nothing_lasts(self) -> None:
         """Episodes that all end before a goal's time is up leave nothing to learn from."""
-        actor, counts = self.config.actor, self.loop.counts(self.state)
+        actor, counts = self.config.actor, self.loop.actors.counts(self.state)
         if counts["trajectories"] == 0 and counts["dropped"] >= 20 * actor.environments:
             raise UserError(
                 f"no episode of {self.config.env} has lasted {actor.horizon} steps: choose a smaller --actor.horizon"
             )
 
     def finished(self) -> bool:
-        return self.budget_spent() >= 1.0
-
-    def budget_spent(self) -> float:
-        """By the tighter of the two budgets; 0 where there is none."""
-        by_steps = self.state.steps / self.config.steps if self.config.steps else 0.0
-        by_time = self.state.seconds / (60 * self.config.minutes) if self.config.minutes else 0.0
-        return max(by_steps, by_time)
+        return budget_spent(self.config, self.state) >= 1.0
 
     def score(self) -> Score:
         """A point of the curve."""
@@ -167,11 +149,10 @@ class Session:
 
     def probe(self) -> dict[str, float]:
         """What can be read of the scored dimensions from what the agent sees; nothing where nobody measured them."""
-        replay: Any = self.state.memory.replay
-        if replay is None or not replay.stored.measures.shape[-1] or not int(replay.filled):
+        sampled = self.loop.actors.sample(self.state, jax.random.key(self.state.turn))
+        if sampled is None or not sampled.measures.shape[-1]:
             return {}
-        seen = self.look(self.state.learner.agent, replay, jax.random.key(self.state.turn))
-        return sight_in_replay(seen, self.env.spec.dimensions)
+        return sight_in_trajectories(self.look(self.state.learner.agent, sampled), self.env.spec.dimensions)
 
     def save(self) -> None:
         save_state(self.folder, self.state, self.config.save_replay)
@@ -183,12 +164,12 @@ class Session:
             raise diverged(self.folder, state.steps)
         updates = int(state.learner.updates)
         row: dict[str, Any] = {"steps": state.steps, "updates": updates, "seconds": state.seconds}
-        spent = self.budget_spent()
+        spent = budget_spent(self.config, state)
         seconds_left = state.seconds * (1 / spent - 1) if 0 < spent < 1 else 0.0
         row |= {"compile_seconds": self.compile_seconds, "budget_spent": spent, "seconds_left": seconds_left}
         row |= self.rates.read(state.steps, updates, self.loop.trained_per_update)
-        row |= self.loop.counts(state) | values
-        row["parameter_lag"] = self.loop.parameter_lag()
+        row |= self.loop.actors.counts(state) | values
+        row["parameter_lag"] = self.loop.actors.parameter_lag()
         if score is not None and score.success is not None:
             row["random"] = state.random_success
             row |= {"success": score.success, "at_some_step": score.at_some_step, "per_dimension": score.per_dimension}

@@ -46,13 +46,14 @@ def make_reward(settings: Config, dimensions: tuple[Dimension, ...] = ()) -> Rew
     config = settings.reward
     if config.kind == "oracle":
         return OracleReward(dimensions)
-    if config.kind in ("temporal", "twins"):
+    if config.kind in ("temporal", "twins", "temporal_twins"):
         return PairReward(
             embedding=config.embedding,
             inverse_temperature=config.inverse_temperature or 10.0,
             hidden=config.hidden,
             mean_gap=config.pair_gap,
-            twins=settings.actor.twins if config.kind == "twins" else None,
+            temporal=config.kind != "twins",
+            twins=settings.actor.twins if "twins" in config.kind else None,
         )
     if config.kind == "pixels":
         return PixelReward(config.pixel_sigma_scale)

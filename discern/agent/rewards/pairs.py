@@ -12,7 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from discern.agent.rewards.discern import DiscernReward, embed
+from discern.agent.rewards.discern import DiscernReward, embed, similarity
 from discern.types import Params, PRNGKey
 
 PAIRS = 4  # of each trajectory
@@ -27,32 +27,34 @@ def draw_pairs(key: PRNGKey, trajectories: int, frames: int, mean_gap: float) ->
 
 
 def temporal_similarities(embedded: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
-    """Of each first frame to its second and to those of other trajectories: [B, T+1, E], int [B, P] twice → [BP, BP].
+    """Of each first frame to the second frames of other trajectories: [B, T+1, E], int [B, P] twice → [BP, BP].
 
-    −∞ stands for the other pairs of a trajectory, which are no decoys.
+    −∞ stands for those of its own trajectory, which are no decoys.
     """
     count, pairs = first.shape
     before, after = (jnp.take_along_axis(embedded, at[..., None], axis=1) for at in (first, second))
     similar = jnp.einsum("ipe,jqe->ipjq", before, after)
-    own = jnp.eye(count, dtype=bool)[:, None, :, None] & ~jnp.eye(pairs, dtype=bool)[:, None, :]
+    own = jnp.eye(count, dtype=bool)[:, None, :, None]
     return jnp.where(own, -jnp.inf, similar).reshape((count * pairs, count * pairs))
 
 
 def twin_similarities(embedded: jax.Array, first: jax.Array, second: jax.Array, twins: int) -> jax.Array:
-    """Of each first frame to what each of its twins, itself among them, shows at the second: → [B, P, twins]."""
+    """Of each first frame to what each of its twins shows at the time of the second: → [BP, twins], −∞ for itself."""
     count, frames, width = embedded.shape
     groups = embedded.reshape((count // twins, twins, frames, width))
     before = jnp.take_along_axis(embedded, first[..., None], axis=1).reshape((count // twins, twins, -1, width))
     at = second.reshape((count // twins, twins, -1))
     after = jax.vmap(lambda group, at: group[:, at])(groups, at)  # [groups, of twin j, for twin i, P, E]
-    return jnp.einsum("nipe,njipe->nipj", before, after).reshape((count, -1, twins))
+    similar = jnp.einsum("nipe,njipe->nipj", before, after)
+    return jnp.where(jnp.eye(twins, dtype=bool)[:, None], -jnp.inf, similar).reshape((-1, twins))
 
 
 @dataclass(frozen=True)
 class PairReward(DiscernReward):
-    """max(0, ξ(h(s))ᵀ ξ(h(g))), with ξ and h trained on pairs; decoys are other trajectories', or twins' of a group."""
+    """max(0, ξ(h(s))ᵀ ξ(h(g))), with ξ and h trained on pairs; decoys are other trajectories', a group's, or both."""
 
     mean_gap: float = 3.0
+    temporal: bool = True
     twins: int | None = None
 
     def pair_loss(self, params: Params, observed: jax.Array, key: PRNGKey) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -60,12 +62,17 @@ class PairReward(DiscernReward):
         count, frames = observed.shape[:2]
         embedded = embed(params, observed)
         first, second = draw_pairs(key, count, frames, self.mean_gap)
-        if self.twins is None:
-            similar = temporal_similarities(embedded, first, second)
-            right = jnp.arange(similar.shape[0])
-        else:
-            similar = twin_similarities(embedded, first, second, self.twins)
-            right = jnp.broadcast_to((jnp.arange(count) % self.twins)[:, None], first.shape)
+        similar = self.similarities(embedded, first, second)
         log_likelihood = nn.log_softmax(self.inverse_temperature * similar)
-        loss = -jnp.take_along_axis(log_likelihood, right[..., None], axis=-1).mean()
-        return loss, {"teacher_loss": loss, "teacher_accuracy": (similar.argmax(-1) == right).mean()}
+        loss = -log_likelihood[:, 0].mean()
+        return loss, {"teacher_loss": loss, "teacher_accuracy": (similar.argmax(-1) == 0).mean()}
+
+    def similarities(self, embedded: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
+        """Of each first frame to its second, then to its decoys: [B, T+1, E], int [B, P] twice → [BP, 1 + decoys]."""
+        own = similarity(*(jnp.take_along_axis(embedded, at[..., None], axis=1) for at in (first, second)))
+        columns = [own.reshape((-1, 1))]
+        if self.temporal:
+            columns.append(temporal_similarities(embedded, first, second))
+        if self.twins is not None:
+            columns.append(twin_similarities(embedded, first, second, self.twins))
+        return jnp.concatenate(columns, axis=-1)

@@ -140,7 +140,7 @@ def make(name: str, make_args: dict[str, Any]) -> gymnasium.Env:
         try:
             return gymnasium.make(name.removeprefix("gym/"), **wanted)
         except gymnasium.error.DependencyNotInstalled as error:
-            raise RefusedError(f"{error}; classic control and Box2D come with `uv sync --extra gym`") from None
+            raise RefusedError(f"{error}; classic control and Box2D come with `pip install 'discern[gym]'`") from None
         except TypeError as error:
             if "render_mode" not in str(error) or "render_mode" in make_args:
                 raise

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from discern.machine import require
 from discern.types import UserError
 
 SETTINGS = {
@@ -23,10 +24,9 @@ def connect(cluster: str, actors: int | None) -> Iterator[int]:
     """A connection to the cluster, and the number of actors: as many as asked for, or one for each core but one."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    try:
-        import ray
-    except ImportError:
-        raise UserError("--cluster needs Ray: pip install 'discern[cluster]'") from None
+    require("cluster", "--cluster")
+    import ray
+
     try:
         if cluster == "local":
             _start(actors)

@@ -1,6 +1,7 @@
 """The actors of a cluster, each with a bounded number of turns under way; who dies is replaced, and counted."""
 
 import os
+from collections import Counter
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ from rich.console import Console
 from discern.agent.goal_buffer import GoalBuffer
 from discern.config import Config
 from discern.training.cluster.worker import Opening, Played, Worker
+from discern.training.collect import counts_of
 from discern.types import LostError, Params, UserError
 
 TURNS_AHEAD = 2  # asked of an actor at once: while one travels the next is played
@@ -38,23 +40,25 @@ class Order(NamedTuple):
 class Supervisor:
     """Orders and answers, oldest first. What is under way is bounded, so the object store never fills."""
 
-    def __init__(self, config: Config, actors: int, shards: int, most_updates: int, console: Console):
+    def __init__(self, config: Config, actors: int, shards: int, console: Console):
         self.config, self.size, self.shards, self.console = config, actors, shards, console
-        self.a_round = actors * most_updates  # updates that one turn of every actor brings
-        self.late = (TURNS_AHEAD + 2) * self.a_round
+        self.a_round = 0  # updates that one turn of every actor brings
         self.handles: list[Any] = [None] * actors
         self.lives, self.restarts = [0] * actors, [0] * actors
         self.orders: list[Order] = []
         self.published: tuple[Any, Any, int] = (None, None, -1)  # parameters, goals, and the goals' version
-        self.published_at = self.updates = self.turns_since = self.new_goals = 0
-        self.trajectories = self.dropped = self.died = self.refused = self.lag = 0
+        self.published_at = self.updates = self.turns_since = self.new_goals = self.answered = 0
+        self.died = self.refused = self.lag = 0
+        self.counted = Counter(counts_of([]))
         self.dead_before = _dead_nodes()
 
     def start(self) -> list[Opening]:
         """Every actor's random play."""
         for number in range(self.size):
             self.hire(number)
-        return [self.answer()[1] for _ in range(self.size)]
+        openings = [self.answer()[1] for _ in range(self.size)]
+        self.a_round = self.size * max(opening.most_updates for opening in openings)
+        return openings
 
     def hire(self, number: int) -> None:
         actor = ray.remote(RemoteWorker).options(num_cpus=1, scheduling_strategy="SPREAD")
@@ -65,11 +69,15 @@ class Supervisor:
     def under_way(self) -> bool:
         return bool(self.orders)
 
-    def begin(self, params: Params, goals: GoalBuffer) -> None:
-        """The first turns of all actors."""
-        self.publish(params, goals)
-        for number in range(self.size):
-            self.ask_first(number)
+    def go_on(self, params: Params, goals: GoalBuffer) -> None:
+        """Another turn of the actor that answered last, or the first turns of all; publishes once in a round."""
+        if not self.under_way or self.turns_since >= self.size:
+            self.publish(params, goals)
+        if self.under_way:
+            self.ask(self.answered)
+        else:
+            for number in range(self.size):
+                self.ask_first(number)
 
     def ask_first(self, number: int) -> None:
         """The first turns of a new actor; in the first of them it compiles, and nobody waits for that."""
@@ -83,8 +91,8 @@ class Supervisor:
         answer = self.handles[number].turn.remote(*self.published)
         self.orders.append(Order(answer, number, self.published_at))
 
-    def next(self) -> tuple[int, Played]:
-        """The next turn that comes in, and whose it was."""
+    def next(self) -> Played:
+        """The next turn that comes in."""
         while True:
             order, answer = self.answer()
             if isinstance(answer, Opening):
@@ -93,14 +101,15 @@ class Supervisor:
             self.restarts[order.number] = 0
             if order.updates is not None:
                 self.lag = max(self.lag, self.updates - order.updates)
-            self.trajectories += answer.whole
-            self.dropped += answer.dropped
-            return order.number, answer
+            self.answered = order.number
+            self.turns_since += 1
+            self.counted.update(answer.counts)
+            return answer
 
     def answer(self) -> tuple[Order, Any]:
         """The first answer there is; actors that fall far behind the learner are waited for."""
         while True:
-            late = [o for o in self.orders if o.updates is not None and self.updates - o.updates >= self.late]
+            late = [o for o in self.orders if o.updates is not None and self.updates - o.updates >= self.late()]
             waiting = {order.answer: order for order in late or self.orders}
             ready, _ = ray.wait(list(waiting), num_returns=1, timeout=PATIENCE)
             if not ready and not late:
@@ -128,13 +137,6 @@ class Supervisor:
         self.console.print(f"actor {number} was lost ({why}); another takes its place", soft_wrap=True)
         self.hire(number)
 
-    def learned(self, updates: int, params: Params, goals: GoalBuffer) -> None:
-        """Counts, and publishes once in a round."""
-        self.updates += updates
-        self.turns_since += 1
-        if self.turns_since >= self.size:
-            self.publish(params, goals)
-
     def publish(self, params: Params, goals: GoalBuffer) -> None:
         """Puts the parameters once for all actors; the goals too, when one in 64 is new."""
         _, goals_there, version = self.published
@@ -147,15 +149,18 @@ class Supervisor:
         """Where actors find the arrays, wherever they are."""
         return ray.put(tree)
 
+    def late(self) -> int:
+        """An actor whose parameters have seen so many updates less than the learner's is waited for."""
+        return (TURNS_AHEAD + 2) * self.a_round
+
     def most_lag(self) -> int:
         """No order is older than `late` and what all other late ones bring."""
-        return self.late + (TURNS_AHEAD + 1) * self.a_round
+        return self.late() + (TURNS_AHEAD + 1) * self.a_round
 
     def counts(self) -> dict[str, int]:
-        """Trajectories, and what was lost on the way."""
+        """What actors counted, and what was lost on the way."""
         return {
-            "trajectories": self.trajectories,
-            "dropped": self.dropped,
+            **self.counted,
             "actors_lost": self.died,
             "nodes_lost": len(_dead_nodes() - self.dead_before),
             "batches_refused": self.refused,
