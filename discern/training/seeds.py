@@ -53,7 +53,9 @@ def _refuse_other_runs(root: Path, runs: dict[Path, Config]) -> None:
     refuse_unless_writable(root)
 
 
-def ensure(config: Config, folder: Path, console: Console, cluster: str | None = None, actors: int | None = None) -> None:
+def ensure(
+    config: Config, folder: Path, console: Console, cluster: str | None = None, actors: int | None = None
+) -> None:
     """Runs what is missing, goes on with what was stopped, leaves alone what has finished."""
     if is_finished(folder):
         return
