@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,6 +69,7 @@ class Question(NamedTuple):
 class World(NamedTuple):
     goals: int
     questions: tuple[Question, ...]  # a plan for one is the next one's first try
+    budget: int = 4096  # sequences for a goal, at most
 
 
 WHOLE = Question()
@@ -82,6 +84,8 @@ WORLDS = {
             Question("hinge", ("hinge_1",)),
             WHOLE,
             WHOLE.in_passing(),
+            WHOLE.in_steps(120),
+            WHOLE.in_steps(140),
             WHOLE.in_steps(200),
         ),
     ),
@@ -114,6 +118,7 @@ WORLDS = {
             HAND.in_steps(200),
             WHOLE.in_steps(200),
         ),
+        budget=2048,
     ),
 }
 
@@ -123,10 +128,8 @@ class Arguments:
     worlds: tuple[str, ...] = tuple(WORLDS)
     goals: int | None = None
     """Of each world's 100, spread over them; None: as many as some minutes allow."""
-    budget: int = 2048
-    """Sequences played for a goal, at most."""
-    restarts: int = 2
-    """Searches that share the budget."""
+    budget: int | None = None
+    """Sequences for a goal, at most; None: the world's own number."""
     random: int = 256
     """Random sequences for a goal, for each way to hold actions; 0: none."""
     seed: int = 0
@@ -195,7 +198,6 @@ def overwritten(rng: np.random.Generator, parents: np.ndarray, actions: tuple[in
 class Plan(NamedTuple):
     choices: np.ndarray  # int [T, parts]
     cost: float  # 0: the goal is reached
-    played: int  # sequences
 
 
 def missing(distance: np.ndarray, at_some_step: bool) -> np.ndarray:
@@ -225,7 +227,7 @@ def search(
         played += AT_ONCE
         costs, kept = np.unique(costs, return_index=True)  # in order, and twins once
         elite, costs = elite[kept][:ELITES], costs[:ELITES]
-    return Plan(elite[0], float(costs[0]), played)
+    return Plan(elite[0], float(costs[0]))
 
 
 class Pairs(NamedTuple):
@@ -236,29 +238,28 @@ class Pairs(NamedTuple):
 
 
 def ask(
-    simulator: Simulator, pairs: Pairs, question: Question, wanted: Arguments, known: list[np.ndarray] | None = None
+    simulator: Simulator,
+    pairs: Pairs,
+    question: Question,
+    budget: int,
+    seed: int,
+    known: list[np.ndarray] | None = None,
 ) -> list[Plan]:
-    """The best plan for each goal; a search starts over if it has not reached it with its part of the budget."""
+    """The best plan for each goal; a search starts over if it has not reached it with half of its budget."""
     names = [dimension.name for dimension in simulator.dimensions]
     columns = [names.index(name) for name in question.dimensions or names]
-    rng, plans = np.random.default_rng(wanted.seed), []
+    rng, plans = np.random.default_rng(seed), []
     for i, (state, goal) in enumerate(zip(*pairs, strict=True)):
 
         def cost_of(choices: np.ndarray, state: np.ndarray = state, goal: np.ndarray = goal) -> np.ndarray:
             distance = apart(simulator.play(state, choices), goal, simulator.dimensions)
             return missing(distance[..., columns], question.at_some_step)
 
-        best, played = None, 0
-        for restart in range(wanted.restarts):
-            first = known[i] if known is not None and restart == 0 else None
-            budget = wanted.budget // wanted.restarts
-            found = search(cost_of, simulator.actions, question.steps, budget, rng, first)
-            played += found.played
-            best = found if best is None or found.cost < best.cost else best
-            if best.cost == 0:
-                break
-        assert best is not None
-        plans.append(best._replace(played=played))
+        find = partial(search, cost_of, simulator.actions, question.steps, budget // 2, rng)
+        best = find(known and known[i])
+        if best.cost > 0:
+            best = min(best, find(), key=lambda plan: plan.cost)
+        plans.append(best)
     return plans
 
 
@@ -307,7 +308,7 @@ def rounded(share: float) -> float:
 def measure(name: str, wanted: Arguments) -> dict[str, Any]:
     """Every question about a world."""
     began, world = time.process_time(), WORLDS[name]
-    count = wanted.goals or world.goals
+    count, budget = wanted.goals or world.goals, wanted.budget or world.budget
     simulator = Simulator(name)
     env = Control(name, 1)
     pairs = Pairs(simulator.first_states(wanted.seed, count), env.goals("paper", count)[1])
@@ -317,7 +318,7 @@ def measure(name: str, wanted: Arguments) -> dict[str, Any]:
     for question in world.questions:
         player = Simulator(name, all_actuators=True) if question.all_actuators else simulator
         fits = known and known[0].shape == (question.steps, len(player.actions))
-        plans = ask(player, pairs, question, wanted, known if fits else None)
+        plans = ask(player, pairs, question, budget, wanted.seed, known if fits else None)
         if question.all_actuators:  # which the world does not let an agent do
             achieved = np.array([plan.cost == 0 for plan in plans])
         else:
@@ -328,11 +329,11 @@ def measure(name: str, wanted: Arguments) -> dict[str, Any]:
             "question": question.name,
             "steps": question.steps,
             "reached": rounded(achieved.mean()),
-            "missed": {int(i): rounded(plans[i].cost) for i in np.flatnonzero(~achieved)},
+            "missed": {int(i): round(plans[i].cost, 6) for i in np.flatnonzero(~achieved)},
         }
         print(name, answer, f"{time.process_time() - began:.0f} s", flush=True)
         answers.append(answer)
-    row = {"world": name, "goals": count, "planner": answers}
+    row = {"world": name, "goals": count, "budget": budget, "planner": answers}
     if wanted.random:
         questions = [question for question in world.questions if not question.all_actuators]
         row["random"] = random_play(simulator, pairs, questions, wanted)
@@ -350,8 +351,6 @@ def report(rows: list[dict[str, Any]], wanted: Arguments) -> dict[str, Any]:
         "commit": commit,
         "date": date.today().isoformat(),
         "seeds": [wanted.seed],
-        "budget": wanted.budget,
-        "restarts": wanted.restarts,
         "random_sequences": wanted.random,
         "machine": machine(),
         "worlds": rows,
