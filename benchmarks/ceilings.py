@@ -90,7 +90,7 @@ WORLDS = {
         ),
     ),
     "finger-spin": World(
-        100,
+        50,
         (
             Question("joints", ("proximal", "distal")),
             Question("spinner", ("hinge",)),
@@ -100,13 +100,13 @@ WORLDS = {
         ),
     ),
     "ball_in_cup-catch": World(
-        50, (Question("cup", ("cup_x", "cup_z")), Question("ball", ("ball_x", "ball_z")), WHOLE, WHOLE.in_passing())
+        30, (Question("cup", ("cup_x", "cup_z")), Question("ball", ("ball_x", "ball_z")), WHOLE, WHOLE.in_passing())
     ),
     "pendulum-swingup": World(100, (WHOLE, WHOLE.in_passing(), WHOLE.in_steps(200))),
     "reacher-hard": World(50, (WHOLE,)),
     "point_mass-easy": World(50, (WHOLE,)),
     "manipulator-bring_ball": World(
-        12,
+        10,
         (
             *(Question(joint.removeprefix("arm_"), (joint,)) for joint in JOINTS),
             ARM,
@@ -118,7 +118,7 @@ WORLDS = {
             HAND.in_steps(200),
             WHOLE.in_steps(200),
         ),
-        budget=2048,
+        budget=1536,
     ),
 }
 
@@ -130,7 +130,7 @@ class Arguments:
     """Of each world's 100, spread over them; None: as many as some minutes allow."""
     budget: int | None = None
     """Sequences for a goal, at most; None: the world's own number."""
-    random: int = 256
+    random: int = 128
     """Random sequences for a goal, for each way to hold actions; 0: none."""
     seed: int = 0
     json: Path | None = None
