@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 import tyro
 
 from discern.checks import AboveZero, Positive, Range, Seed
+from discern.compile_cache import keep_compiled
 from discern.machine import require
 from discern.parsing import Settings, parse
 from discern.presets import ConfigName, PresetName
@@ -34,6 +35,8 @@ class Train:
     """fast: whatever reaches the goals soonest; paper: every value the paper gives; either sized for the world."""
     run: Path | None = None
     """The run's folder; runs/… by default."""
+    seeds: Positive | None = None
+    """Train from so many seeds, one after the other, into its folder's seed-0 …; finished ones are left alone."""
     resume: Path | None = None
     """Go on with this run instead, from its newest checkpoint; only its budget may change, and where it acts."""
     cluster: str = ""
@@ -126,6 +129,18 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class Compare:
+    """Put runs side by side; those that differ only in their seed are one."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN …")]
+    """Runs, or folders that train --seeds made."""
+    out: Path = Path("compare.png")
+    """Where to draw their curves: a .png."""
+    json: bool = False
+    """Print one JSON list and nothing else."""
+
+
+@dataclass(frozen=True)
 class Record:
     """Film an agent: the goal beside the world, the reward below."""
 
@@ -180,6 +195,7 @@ def main() -> None:
     """Runs the command; what the user can mend is one sentence on standard error and exit code 2."""
     try:
         wanted = read(sys.argv[1:])
+        keep_compiled()
         HANDLERS[type(wanted)](wanted)
     except StoppedError as stop:
         print(f"discern: {stop}", file=sys.stderr)
@@ -199,6 +215,11 @@ def main() -> None:
 
 def _train(wanted: Train) -> None:
     _refuse_actors_alone(wanted)
+    if wanted.seeds:
+        from discern.training.seeds import train_seeds
+
+        train_seeds(wanted.settings, wanted.seeds, wanted.run, cluster=wanted.cluster, actors=wanted.actors)
+        return
     from discern.training.loop import train
 
     train(wanted.settings, wanted.run, cluster=wanted.cluster, actors=wanted.actors)
@@ -262,6 +283,13 @@ def _figures(wanted: Figures) -> None:
         print(path)
 
 
+def _compare(wanted: Compare) -> None:
+    from discern.evaluation.compare import as_table, compare
+
+    rows = compare(wanted.runs, wanted.out)
+    print(json.dumps(rows) if wanted.json else f"{as_table(rows)}\n{wanted.out}")
+
+
 def _record(wanted: Record) -> None:
     from discern.evaluation.record import record
 
@@ -308,6 +336,7 @@ HANDLERS: dict[Any, Callable[[Any], None]] = {
     Evaluate: _evaluate,
     Probe: _probe,
     Reproduce: _reproduce,
+    Compare: _compare,
     Figures: _figures,
     Record: _record,
     Export: _export,

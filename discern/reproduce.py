@@ -13,12 +13,12 @@ from rich.console import Console
 
 from discern.config import Config, replace
 from discern.evaluation.comparisons import draw_bars, draw_curves, draw_heat_maps, draw_strips
-from discern.evaluation.final import is_finished, load_final
+from discern.evaluation.final import load_final
 from discern.evaluation.report import machine
+from discern.evaluation.statistics import interquartile_mean, stratified_bootstrap
 from discern.presets import PresetName, preset
-from discern.storage.checkpoint import list_checkpoints
 from discern.storage.run_folder import RunFolder, make_folder, refuse_unless_writable
-from discern.training.loop import resume, train
+from discern.training.seeds import ensure
 from discern.types import UserError
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -167,23 +167,12 @@ def reproduce(
     jax.config.update("jax_compilation_cache_dir", str((root / ".compiled").resolve()))
     for number, run in enumerate(runs):
         console.print(f"run {number + 1} of {len(runs)}: {run.name}", soft_wrap=True)
-        _ensure(run, root / run.name, minutes, preset_name, console)
+        ensure(run.config(minutes, preset_name), root / run.name, console)
     drawn = []
     for name, plan in plans.items():
         drawn.append(_draw(name, plan, root, minutes, preset_name))
         console.print(f"drew {drawn[-1]}", soft_wrap=True)
     return drawn
-
-
-def _ensure(run: Run, folder: Path, minutes: float | None, preset_name: PresetName, console: Console) -> None:
-    """Runs what is missing, goes on with what was stopped, leaves alone what has finished."""
-    if is_finished(folder):
-        return
-    config = run.config(minutes, preset_name)
-    if list_checkpoints(folder / "checkpoints"):
-        resume(folder, steps=config.steps, minutes=config.minutes, console=console)
-    else:
-        train(config, folder, console)
 
 
 def _draw(name: str, plan: list[Run], root: Path, minutes: float | None, preset_name: PresetName) -> Path:
@@ -195,6 +184,7 @@ def _draw(name: str, plan: list[Run], root: Path, minutes: float | None, preset_
         "what": figure.what,
         "seeds": sorted({run.seed for run in plan}),
         "machine": machine(),
+        "methods": _methods(folders),
         "runs": [
             {
                 "command": run.command(minutes, preset_name),
@@ -208,6 +198,21 @@ def _draw(name: str, plan: list[Run], root: Path, minutes: float | None, preset_
     return path
 
 
+def _methods(folders: dict[Run, Path]) -> list[dict[str, Any]]:
+    """Each method's interquartile mean over seeds and worlds, which are the strata, with its 95 % interval."""
+    rows = []
+    for method, strategy in dict.fromkeys((run.method, run.strategy) for run in folders):
+        worlds: dict[str, list[float]] = {}
+        for run, folder in folders.items():
+            if (run.method, run.strategy) == (method, strategy):
+                worlds.setdefault(run.env, []).append(load_final(folder).success)
+        strata = list(worlds.values())
+        middle = float(interquartile_mean(np.concatenate(strata)))
+        row = {"method": method, "strategy": strategy, "worlds": list(worlds), "success": middle}
+        rows.append(row | {"interval": stratified_bootstrap(strata)})
+    return rows
+
+
 def _config_name(preset_name: PresetName) -> Literal["fast", "paper"]:
     return "paper" if preset_name == "paper" else "fast"
 
@@ -215,10 +220,6 @@ def _config_name(preset_name: PresetName) -> Literal["fast", "paper"]:
 def _evaluations(folder: Path) -> list[dict[str, Any]]:
     kept = ("steps", "seconds", "success", "per_dimension", "random")
     return [{k: row[k] for k in kept} for row in RunFolder(folder).metrics() if "success" in row]
-
-
-def _random(folder: Path) -> float:
-    return next((row["random"] for row in _evaluations(folder)), 0.0)
 
 
 def _bars(drawn: Drawn) -> None:
@@ -231,7 +232,7 @@ def _bars(drawn: Drawn) -> None:
             }
             for method in drawn.distinct("method")
         }
-        random[env] = _random(drawn.first_seeds(env)[0][1])
+        random[env] = load_final(drawn.first_seeds(env)[0][1]).random
     draw_bars(panels, random, drawn.path)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 ROOMS = [
     "types",
     "machine",
+    "compile_cache",
     "checks",
     "renamed",
     "config",

@@ -123,6 +123,7 @@ def test_every_command_in_the_readme_is_one():
         "probe",
         "reproduce",
         "figures",
+        "compare",
         "record",
         "export",
         "studio",

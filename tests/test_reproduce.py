@@ -12,20 +12,14 @@ from PIL import Image
 
 from discern import reproduce as programme
 from discern.cli import read
-from discern.evaluation.comparisons import common_grid, draw_bars, draw_curves, draw_heat_maps, draw_strips, interval
+from discern.evaluation.comparisons import common_grid, draw_bars, draw_curves, draw_heat_maps, draw_strips
 from discern.evaluation.final import is_finished, load_final
 from discern.reproduce import FIGURES, METHODS, Run, draw_runs, reproduce
+from discern.training import loop
 from discern.types import UserError
 from tests.conftest import TINY
 
 SMALL = {**programme.TINY, **TINY, "evaluate_every": 500}
-
-
-def test_the_interval_of_the_mean():
-    assert interval([0.4]) == (0.4, 0.4)
-    low, high = interval([0.0, 1.0] * 50)
-    assert 0.38 < low < 0.43  # the mean of 100 coin flips has a standard deviation of 0.05
-    assert 0.57 < high < 0.62
 
 
 def test_curves_of_several_seeds_meet_on_one_grid():
@@ -113,12 +107,15 @@ def test_figures_are_drawn_from_runs_made_once(tmp_path, monkeypatch):
     assert [run["command"].split()[:3] for run in about["runs"]] == [["discern", "train", "arena"]] * 2
     assert all(0 <= run["success"] <= 1 and run["evaluations"] for run in about["runs"])
     assert about["machine"]["device"] == "cpu"
+    assert [row["method"] for row in about["methods"]] == ["autoencoder", "DISCERN"]
+    assert [row["success"] for row in about["methods"]] == [run["success"] for run in about["runs"]]  # of one seed
+    assert [row["interval"] for row in about["methods"]] == [[run["success"]] * 2 for run in about["runs"]]
 
     def refuse(*_):
         raise AssertionError("a finished run was run again")
 
-    monkeypatch.setattr(programme, "train", refuse)
-    monkeypatch.setattr(programme, "resume", refuse)
+    monkeypatch.setattr(loop, "train", refuse)
+    monkeypatch.setattr(loop, "resume", refuse)
     assert reproduce(["cartpole"], tmp_path, preset_name="tiny") == [cartpole]
     runs = [tmp_path / Run("arena", method, "uniform", 0).name for method in ("DISCERN", "autoencoder")]
     final = load_final(runs[0])

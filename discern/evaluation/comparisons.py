@@ -1,6 +1,5 @@
 """Figures that compare runs: bars, curves, heat maps and strips, as PNG and as SVG; readable in black and white."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -8,6 +7,8 @@ import matplotlib
 matplotlib.use("Agg")  # no display is needed, and none is asked for
 import matplotlib.pyplot as plt
 import numpy as np
+
+from discern.evaluation.statistics import interquartile_mean, stratified_bootstrap
 
 Curve = list[tuple[float, float]]  # (agent steps, success) of one seed
 
@@ -19,16 +20,11 @@ MARKERS = ("o", "s", "^", "D", "v", "x")
 STRIP = 8
 
 
-def interval(values: Sequence[float], draws: int = 2000) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the mean over seeds; a single seed has none, and gets its own value twice."""
-    array = np.asarray(values, float)
-    chosen = np.random.default_rng(0).integers(0, len(array), (draws, len(array)))
-    low, high = np.percentile(array[chosen].mean(axis=1), [2.5, 97.5])
-    return float(low), float(high)
-
-
 def draw_bars(panels: dict[str, dict[str, dict[str, list[float]]]], random: dict[str, float], path: Path) -> None:
-    """Success of each method (groups) under each buffer strategy (bars), a panel for each world; values are seeds'."""
+    """Success of each method (groups) under each buffer strategy (bars), a panel for each world; values are seeds'.
+
+    Bars are interquartile means, the lines on them 95 % bootstrap intervals.
+    """
     figure, axes = plt.subplots(1, len(panels), figsize=(6 * len(panels), 4), layout="constrained", squeeze=False)
     for panel, (world, methods) in zip(axes[0], panels.items(), strict=True):
         strategies = list(dict.fromkeys(name for bars in methods.values() for name in bars))
@@ -37,20 +33,23 @@ def draw_bars(panels: dict[str, dict[str, dict[str, list[float]]]], random: dict
             aside = (i - (len(strategies) - 1) / 2) * width
             places = [m + aside for m, bars in enumerate(methods.values()) if strategy in bars]
             seeds = [bars[strategy] for bars in methods.values() if strategy in bars]
-            heights = [100 * float(np.mean(values)) for values in seeds]
-            ends = [[100 * end for end in interval(values)] for values in seeds]
+            heights = [100 * float(interquartile_mean(np.array(values))) for values in seeds]
+            ends = [[100 * end for end in stratified_bootstrap([values])] for values in seeds]
             errors = np.array([[h - low, high - h] for h, (low, high) in zip(heights, ends, strict=True)]).T
             panel.bar(places, heights, width, color=SHADES[i], hatch=HATCHES[i], edgecolor="black", label=strategy)
             panel.errorbar(places, heights, np.maximum(errors, 0), fmt="none", ecolor="black", capsize=3)
         panel.axhline(100 * random[world], color="black", linestyle=":", label="random policy")
         panel.set_xticks(range(len(methods)), list(methods), rotation=20)
-        panel.set(title=world, ylabel="held-out goals reached, %", ylim=(0, 102))
+        panel.set(title=world, ylabel="held-out goals reached (test half), %", ylim=(0, 102))
         panel.legend(title="goal buffer", fontsize=8)
     _save(figure, path)
 
 
 def draw_curves(panels: dict[str, dict[str, list[Curve]]], path: Path) -> None:
-    """Success over agent steps, a panel for each world, a line for each method, the spread of its seeds around it."""
+    """Success over agent steps, a panel for each world, a line for each method.
+
+    Lines are interquartile means over seeds, the bands around them 95 % bootstrap intervals.
+    """
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(5 * columns, 3.6 * rows), layout="constrained", squeeze=False)
@@ -61,10 +60,12 @@ def draw_curves(panels: dict[str, dict[str, list[Curve]]], path: Path) -> None:
             steps, values = common_grid(curves)
             style = {"color": SHADES[i % 3], "linestyle": LINES[i % len(LINES)], "marker": MARKERS[i % len(MARKERS)]}
             every = max(1, len(steps) // 8)
-            panel.plot(steps, 100 * values.mean(0), markersize=3, markevery=every, label=method, **style)
+            middle = 100 * interquartile_mean(values.T)
+            panel.plot(steps, middle, markersize=3, markevery=every, label=method, **style)
             if len(values) > 1:
-                panel.fill_between(steps, 100 * values.min(0), 100 * values.max(0), color=style["color"], alpha=0.2)
-        panel.set(title=world, xlabel="agent steps", ylabel="held-out goals reached, %", ylim=(0, 102))
+                low, high = 100 * np.array([stratified_bootstrap([seeds]) for seeds in values.T]).reshape((-1, 2)).T
+                panel.fill_between(steps, low, high, color=style["color"], alpha=0.2)
+        panel.set(title=world, xlabel="agent steps", ylabel="held-out goals reached (tune half), %", ylim=(0, 102))
         panel.grid(alpha=0.3)
         panel.legend(fontsize=8)
     _save(figure, path)

@@ -80,12 +80,15 @@ def refuse_file(path: Path, to_do: str, endings: tuple[str, ...]) -> None:
     refuse_unless_writable(path.parent)
 
 
+def usual_path(config: Config) -> Path:
+    """Where a new run goes unless it is told where."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', config.env)}-{stamp}-seed{config.seed}"
+
+
 def free_folder(path: str | Path | None, config: Config) -> RunFolder:
     """Where a new run goes, not made yet; a folder that holds a run already is refused, whatever its config."""
-    if path is None:
-        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-        path = Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', config.env)}-{stamp}-seed{config.seed}"
-    folder = RunFolder(path)
+    folder = RunFolder(usual_path(config) if path is None else path)
     if folder.config_file.exists():
         changed = differences(config, folder.config())
         if changed:

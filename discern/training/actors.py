@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 import jax
+import jax.numpy as jnp
 
+from discern.agent.goal_buffer import GoalBuffer
 from discern.agent.learner import Learner
 from discern.agent.relabel import draw
 from discern.agent.replay import Memory, empty_replay, refuse_if_too_large, sample
@@ -28,6 +30,9 @@ class Actors(Protocol):
     spec: EnvSpec
     shards: int  # of a batch
     updates_per_call: int  # as many batches are stacked in one
+
+    def batch_shapes(self) -> Batch:
+        """The shapes and dtypes of what `learn` will get; what draws it here is compiled."""
 
     def start(self) -> tuple[Collecting, Memory, int]:
         """Random play: who is where, the goal buffer it filled, and the agent steps it took."""
@@ -57,7 +62,8 @@ class LocalActors:
         self.spec = env.spec
         sizes = (config.replay_capacity, config.actor.environments, config.actor.horizon, self.spec.image_shape)
         refuse_if_too_large(*sizes)
-        self.empty = jax.jit(lambda: empty_replay(*sizes, measured(env)))
+        self.measured = measured(env)
+        self.empty = jax.jit(lambda: empty_replay(*sizes, self.measured))
         self.collector = make_collector(config, worlds, Learner(config, self.spec).imitator, epsilon)
         one_by_one = jax.default_backend() == "cpu" or is_host(env)  # acting on the host waits for no long call
         self.updates_per_call = config.learner.updates_per_call or (1 if one_by_one else 8)
@@ -65,6 +71,16 @@ class LocalActors:
         self.owed_per_turn = self.collector.steps_per_turn * config.learner.replay_ratio / trained_per_update
         self.draw = make_draw(config, shards, self.updates_per_call)
         self.keys = Keys(config.seed)
+
+    def batch_shapes(self) -> Batch:
+        goals = (self.config.goal_buffer.capacity, *self.spec.image_shape)
+
+        def memory() -> Memory:
+            return Memory(self.empty(), GoalBuffer(jnp.zeros(goals, jnp.uint8), jnp.zeros((goals[0], self.measured))))
+
+        inputs = (jax.eval_shape(memory), jax.random.key(0))
+        self.draw.lower(*inputs).compile()
+        return jax.eval_shape(self.draw, *inputs)[1]
 
     def start(self) -> tuple[Collecting, Memory, int]:
         key = jax.random.fold_in(jax.random.key(self.config.seed), 0)
@@ -125,7 +141,7 @@ class LocalActors:
         self.collector.close()
 
 
-def make_draw(config: Config, shards: int, updates_per_call: int) -> Callable[[Memory, PRNGKey], tuple[PRNGKey, Batch]]:
+def make_draw(config: Config, shards: int, updates_per_call: int) -> jax.stages.Wrapped:
     """From a key to the next one and the batches of one call, compiled; they are stacked where there are several."""
 
     def of_call(memory: Memory, key: PRNGKey) -> tuple[PRNGKey, Batch]:

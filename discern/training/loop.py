@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from typing import cast
 
 import jax
+import numpy as np
 from rich.console import Console
 
 from discern.agent.learner import Learner
@@ -15,6 +17,7 @@ from discern.evaluation.final import forget_final
 from discern.storage.run_folder import free_folder, new_folder, resumed_folder
 from discern.storage.state import TrainState, budget_spent, refuse_if_not_resumable, restore_state
 from discern.training.actors import Actors, LocalActors
+from discern.training.scoring import Scoring
 from discern.training.session import Session
 from discern.training.update import Update, learning_rate, make_update
 from discern.types import Batch, LearnerState, LostError, Metrics
@@ -33,11 +36,23 @@ class Loop:
         self.thread = ThreadPoolExecutor(1, "learner")
 
     def start(self) -> TrainState:
-        """A fresh state: random play fills the goal buffer."""
+        """A fresh state: random play fills the goal buffer, while the programs of an update are compiled."""
+        compiling = self.thread.submit(self.compile_ahead)
         collecting, memory, steps = self.actors.start()
+        compiling.result()
         key = jax.random.fold_in(jax.random.key(self.config.seed), 1)
         learner = jax.jit(self.learner.init)(key, memory.goals.images)
         return TrainState(learner, collecting, memory, steps=steps)
+
+    def compile_ahead(self) -> None:
+        """Compiles what draws a batch and what learns from it, so that their first calls find it compiled."""
+        if self.actors.shards > 1:
+            return  # the update also moves what it gets to its devices
+        goals = jax.ShapeDtypeStruct((self.config.goal_buffer.capacity, *self.actors.spec.image_shape), np.uint8)
+        state = jax.eval_shape(self.learner.init, jax.random.key(0), goals)
+        cast(jax.stages.Wrapped, self.update).lower(
+            state, self.actors.batch_shapes(), learning_rate(0.0, 0.0)
+        ).compile()
 
     def turn(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """Environments act, and the learner makes the updates that the replay ratio asks for.
@@ -83,6 +98,18 @@ def make_loop(config: Config, console: Console, cluster: str | None, actors: int
             yield loop
 
 
+@contextmanager
+def scoring_beside(loop: Loop) -> Iterator[Future[Scoring]]:
+    """Who scores the run's agents, made by a thread of its own while the loop starts."""
+    with ThreadPoolExecutor(1, "scoring") as thread:
+        scoring = thread.submit(Scoring, loop.config, loop.learner)
+        try:
+            yield scoring
+        finally:
+            if scoring.exception() is None:
+                scoring.result().close()
+
+
 def train(
     config: Config,
     run: str | Path | None = None,
@@ -94,8 +121,9 @@ def train(
     `auto` or HOST:PORT."""
     began, console = time.monotonic(), console or Console()
     folder = free_folder(run, config)
-    with make_loop(config, console, cluster, actors) as loop:
-        session = Session(loop, loop.start(), folder, console, began)
+    with make_loop(config, console, cluster, actors) as loop, scoring_beside(loop) as scoring:
+        state = loop.start()
+        session = Session(loop, state, scoring.result(), folder, console, began)
         new_folder(folder.path, config)
         return session.spend()
 
@@ -112,9 +140,9 @@ def resume(
     began, console = time.monotonic(), console or Console()
     folder, config = resumed_folder(run, steps, minutes)
     refuse_if_not_resumable(folder)
-    with make_loop(config, console, cluster, actors) as loop:
+    with make_loop(config, console, cluster, actors) as loop, scoring_beside(loop) as scoring:
         state = restore_state(folder, loop.start())
-        session = Session(loop, state, folder, console, began, resumed=True)
+        session = Session(loop, state, scoring.result(), folder, console, began, resumed=True)
         folder.keep(config)
         forget_final(folder)
         return session.spend()

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 import jax
 from rich.console import Console
 
-from discern.envs import is_host, make_scored_env, opened
-from discern.evaluation.achievement import Score, evaluator
+from discern.evaluation.achievement import Score
 from discern.evaluation.final import save_final, save_strip
-from discern.evaluation.goal_sets import GoalSet, goal_set
 from discern.evaluation.probe import sight_in_trajectories, trajectory_probe
 from discern.storage.run_folder import RunFolder
 from discern.storage.state import TrainState, budget_spent, diverged, save_state
 from discern.training.metrics import Metrics, Rates
+from discern.training.scoring import Scoring
 from discern.types import LostError, StoppedError, UserError
 
 if TYPE_CHECKING:
@@ -49,16 +48,22 @@ class Session:
     """From a start or a resume to the end, a stop or a failure."""
 
     def __init__(
-        self, loop: "Loop", state: TrainState, folder: RunFolder, console: Console, began: float, resumed: bool = False
+        self,
+        loop: "Loop",
+        state: TrainState,
+        scoring: Scoring,
+        folder: RunFolder,
+        console: Console,
+        began: float,
+        resumed: bool = False,
     ):
         """`began`, by the monotonic clock, is when making the environments did: the budget counts from there."""
-        self.loop, self.state, self.folder, self.console, self.resumed = loop, state, folder, console, resumed
+        self.loop, self.state, self.scoring = loop, state, scoring
+        self.folder, self.console, self.resumed = folder, console, resumed
         self.config = loop.config
-        self.env = make_scored_env(self.config.env, self.config.evaluation_goals, self.config)
-        self.evaluate = evaluator(loop.learner.imitator, self.env)
         self.look = trajectory_probe(loop.learner)
-        self.goals = goal_set(self.env, "tune", self.config.evaluation_goals)
-        self.final_trials = max(self.config.evaluation_trials, 1 if is_host(self.env) else 5)
+        if state.random_success < 0:
+            self.state = state._replace(random_success=scoring.random_success)
         self.rates = Rates(state.steps, int(state.learner.updates))
         self.began = began
         self.seconds_before = state.seconds
@@ -74,7 +79,7 @@ class Session:
             f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
         )
         after_step = self.state.steps if self.resumed else None
-        with opened(self.env), Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
+        with Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
             try:
                 self.run(metrics, stop)
             except LostError as error:
@@ -86,13 +91,13 @@ class Session:
                 advice = f"stopped and saved; go on with: discern train --resume {self.folder.path}"
                 raise StoppedError(advice, stop.signal)
             self.log(metrics, {}, self.score())
-            goals, score, random = self.final_scores()
+            goals, score, random = self.scoring.final(self.state.learner.agent)
         save_final(self.folder, goals, score, random)
         draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
         draw_goals(goals, score, self.folder.path / "goals.png")
-        if self.final_trials > 1:
+        if self.scoring.final_trials > 1:
             draw_averages(goals, score.average_images, self.folder.path / "averages.png")
-        reached = f"{self.config.env} has no success rate, because {self.env.spec.unscored}"
+        reached = f"{self.config.env} has no success rate, because {self.scoring.env.spec.unscored}"
         if score.success is not None:
             reached = (
                 f"{score.success:.1%} of {len(goals.images)} held-out goals ({goals.name}) reached "
@@ -103,10 +108,6 @@ class Session:
 
     def run(self, metrics: Metrics, stop: Stop) -> None:
         """Turn after turn; a checkpoint at the end, and no older than `checkpoint_seconds` before it."""
-        scored = bool(self.env.spec.dimensions)
-        if scored and self.state.random_success < 0:
-            random = self.evaluate(self.state.learner.agent, self.goals, self.final_trials, epsilon=1.0)
-            self.state = self.state._replace(random_success=random.success or 0.0)
         while not self.finished() and stop.signal is None:
             self.state, learned = self.loop.turn(self.state)
             if learned and not self.compile_seconds:
@@ -116,7 +117,7 @@ class Session:
                 self.refuse_if_nothing_lasts()
             now = time.monotonic()
             self.state = self.state._replace(seconds=self.seconds_before + now - self.began)
-            evaluation_due = scored and self.config.evaluate_every and self.state.steps >= self.evaluate_at
+            evaluation_due = self.scoring.scored and self.config.evaluate_every and self.state.steps >= self.evaluate_at
             if learned and (evaluation_due or now - self.last_log >= self.config.log_seconds):
                 self.log(metrics, learned, self.score() if evaluation_due else None)
             if now - self.last_save >= self.config.checkpoint_seconds:
@@ -137,22 +138,14 @@ class Session:
     def score(self) -> Score:
         """A point of the curve."""
         self.evaluate_at = self.state.steps + (self.config.evaluate_every or 0)
-        return self.evaluate(self.state.learner.agent, self.goals, self.config.evaluation_trials)
-
-    def final_scores(self) -> tuple[GoalSet, Score, Score]:
-        """What is reported: goals that no curve and no choice of settings has seen, the agent and the random policy."""
-        goals = goal_set(self.env, "test", self.config.evaluation_goals)
-        agent, random = (
-            self.evaluate(self.state.learner.agent, goals, self.final_trials, epsilon) for epsilon in (0.0, 1.0)
-        )
-        return goals, agent, random
+        return self.scoring.score(self.state.learner.agent)
 
     def probe(self) -> dict[str, float]:
         """What can be read of the scored dimensions from what the agent sees; nothing where nobody measured them."""
         sampled = self.loop.actors.sample(self.state, jax.random.key(self.state.turn))
         if sampled is None or not sampled.measures.shape[-1]:
             return {}
-        return sight_in_trajectories(self.look(self.state.learner.agent, sampled), self.env.spec.dimensions)
+        return sight_in_trajectories(self.look(self.state.learner.agent, sampled), self.scoring.env.spec.dimensions)
 
     def save(self) -> None:
         save_state(self.folder, self.state, self.config.save_replay)
@@ -175,6 +168,6 @@ class Session:
             row |= {"success": score.success, "at_some_step": score.at_some_step, "per_dimension": score.per_dimension}
             row |= self.probe()
         if score is not None:
-            save_strip(self.goals.images, score.final_images, self.folder.path / "goals.png")
+            save_strip(self.scoring.goals.images, score.final_images, self.folder.path / "goals.png")
         metrics.write(row)
         self.last_log = time.monotonic()

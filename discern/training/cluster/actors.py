@@ -43,6 +43,9 @@ class RayActors:
         self.proper = self._proper_batch()
         self.newest: deque[Trajectories] = deque(maxlen=-(-SAMPLED // (config.learner.batch * self.updates_per_call)))
 
+    def batch_shapes(self) -> Batch:
+        return self.proper[0]
+
     def start(self) -> tuple[Collecting, Memory, int]:
         openings = self.supervisor.start()
         capacity, shares = self.config.goal_buffer.capacity, [opening.goals for opening in openings]

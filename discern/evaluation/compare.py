@@ -1,0 +1,129 @@
+"""Runs side by side: what each group of seeds achieved in the end, and their curves."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discern.config import Config, differences, replace
+from discern.evaluation.final import is_finished, load_final
+from discern.evaluation.statistics import interquartile_mean, stratified_bootstrap
+from discern.storage.run_folder import RunFolder, refuse_file
+from discern.types import UserError
+
+COLUMNS = ("runs", "world", "seeds", "goals", "success", "at some step", "random", "steps", "updates", "minutes")
+NAMED = 6  # settings in which a group differs from the first
+
+
+def compare(runs: Sequence[str | Path], out: str | Path | None = None) -> list[dict[str, Any]]:
+    """A summary of each group of runs that differ in nothing but their seed; `out` is where to draw their curves.
+
+    A folder that `train --seeds` made is the runs in it.
+    """
+    if not runs:
+        raise UserError("name at least one run to compare")
+    if out is not None:
+        refuse_file(Path(out), "draw", (".png",))
+    groups = _groups([Path(run) for run in runs])
+    rows = [summary(name, folders) for name, folders in groups.items()]
+    first = _alike(next(iter(groups.values()))[0])
+    for row, folders in zip(rows, groups.values(), strict=True):
+        row["differs"] = differences(_alike(folders[0]), first)
+    if out is not None:
+        from discern.evaluation.comparisons import Curve, draw_curves  # matplotlib is slow to import
+
+        panels: dict[str, dict[str, list[Curve]]] = {}
+        for row, (name, folders) in zip(rows, groups.items(), strict=True):
+            panels.setdefault(row["world"], {})[name] = [curve(folder) for folder in folders]
+        draw_curves(panels, Path(out))
+    return rows
+
+
+def curve(run: Path) -> list[tuple[float, float]]:
+    """Success on the tune half over agent steps: (steps, success) of each evaluation."""
+    return [(row["steps"], row["success"]) for row in RunFolder(run).metrics() if "success" in row]
+
+
+def summary(name: str, runs: Sequence[Path]) -> dict[str, Any]:
+    """What runs that differ only in their seed achieved: interquartile means over those that have finished, with a
+    95 % interval where there are several; steps, updates and minutes are the median of all."""
+    configs = [RunFolder(run).config() for run in runs]
+    finals = [load_final(run) for run in runs if is_finished(run)]
+    if len({final.goal_set for final in finals}) > 1:
+        raise UserError(f"the runs of {name} were scored on different goals: score each with discern evaluate")
+    scores = [final.success for final in finals if not np.isnan(final.success)]
+    last = [rows[-1] for rows in (RunFolder(run).metrics() for run in runs) if rows]
+
+    def median(key: str) -> float | None:
+        return float(np.median([row[key] for row in last])) if last else None
+
+    def middle(values: list[float]) -> float | None:
+        return float(interquartile_mean(np.array(values))) if values and not np.isnan(values).any() else None
+
+    seconds = median("seconds")
+    return {
+        "runs": name,
+        "world": configs[0].env,
+        "seeds": [config.seed for config in configs],
+        "finished": len(finals),
+        "goals": finals[0].goal_set if finals else None,
+        "success": middle(scores),
+        "interval": stratified_bootstrap([scores]) if len(scores) > 1 else None,
+        "by_seed": scores,
+        "at_some_step": middle([final.at_some_step for final in finals]),
+        "random": middle([final.random for final in finals]),
+        "steps": median("steps"),
+        "updates": median("updates"),
+        "minutes": None if seconds is None else seconds / 60,
+    }
+
+
+def as_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Summaries to read, in columns; below, what differs from the first."""
+    cells = [COLUMNS] + [_cells(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    for row in rows:
+        changed = row.get("differs", [])
+        more = [f"and {len(changed) - NAMED} more"] if len(changed) > NAMED else []
+        lines += [f"{row['runs']} against {rows[0]['runs']}: {'; '.join(changed[:NAMED] + more)}"] * bool(changed)
+    return "\n".join(lines)
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    success = _percent(row["success"])
+    if row["interval"]:
+        low, high = row["interval"]
+        success += f" ({100 * low:.1f} to {100 * high:.1f})"
+    seeds = f"{row['finished']} of {len(row['seeds'])}" if row["finished"] < len(row["seeds"]) else str(row["finished"])
+    counts = tuple("–" if row[key] is None else f"{row[key]:,.0f}" for key in ("steps", "updates"))
+    minutes = "–" if row["minutes"] is None else f"{row['minutes']:.1f}"
+    shares = (success, _percent(row["at_some_step"]), _percent(row["random"]))
+    return (row["runs"], row["world"], seeds, row["goals"] or "–", *shares, *counts, minutes)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
+
+
+def _groups(runs: Sequence[Path]) -> dict[str, list[Path]]:
+    """Runs that differ in nothing but their seed, under the name of the first."""
+    found: dict[Config, list[Path]] = {}
+    folders = {folder.resolve(): folder for run in runs for folder in _seeds_of(run)}
+    for folder in folders.values():
+        found.setdefault(_alike(folder), []).append(folder)
+    firsts = [group[0].resolve() for group in found.values()]
+    names = [(first.parent if first.name.startswith("seed-") else first).name for first in firsts]
+    distinct = len(set(names)) == len(names)
+    return {name if distinct else str(group[0]): group for name, group in zip(names, found.values(), strict=True)}
+
+
+def _seeds_of(run: Path) -> list[Path]:
+    """The runs that `train --seeds` left in a folder, in order; else the folder itself."""
+    inside = [file.parent for file in run.glob("seed-*/config.json")]
+    return sorted(inside, key=lambda folder: (len(folder.name), folder.name)) or [run]
+
+
+def _alike(run: Path) -> Config:
+    return replace(RunFolder(run).config(), {"seed": 0})

@@ -1,0 +1,101 @@
+"""Every figure in the documents is a number of a results file, rounded as it is printed."""
+
+import json
+import re
+
+import pytest
+
+from tests.numbers import DOCUMENTS, LEDGER, ROOT, Figure, blocks, figures_in, problem, problems
+
+SOURCES = json.loads(LEDGER.read_text())
+AGAIN = "; `uv run python -m tests.numbers` looks for sources"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_figures_are_what_their_sources_say(document):
+    wrong = problems(document, blocks((ROOT / document).read_text()), SOURCES)
+    assert not wrong, "\n".join(wrong) + AGAIN
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_one_changed_digit_is_noticed(document):
+    """Each digit of each figure in turn: neither the list of sources has it so, nor does the source itself say it."""
+    measured = 0
+    for block in blocks((ROOT / document).read_text()):
+        for number, (figure, (_, source)) in enumerate(zip(block.figures, SOURCES[document][block.label], strict=True)):
+            for place, digit in enumerate(figure.number):
+                if digit.isdigit():
+                    other = figure.number[:place] + str((int(digit) + 1) % 10) + figure.number[place + 1 :]
+                    changed = Figure(figure.text.replace(figure.number, other, 1), other, *figure[2:])
+                    figures = [*block.figures[:number], changed, *block.figures[number + 1 :]]
+                    assert problems(document, [block._replace(figures=figures)], SOURCES)
+                    if ".json" in source:
+                        measured += 1
+                        assert problem(changed, source, block.links), (block.label, changed.text)
+    assert measured > 60
+
+
+def test_a_changed_document_is_noticed():
+    """The same through the text itself, a figure a document, and a source that says something else."""
+    for document, figure, other in (
+        ("README.md", "97.8, 96.2,", "97.9, 96.2,"),
+        ("README.md", "280 thousand", "380 thousand"),
+        ("agents/README.md", "80.4 %", "80.5 %"),
+        ("docs/results.md", "(x 83, y 96)", "(x 83, y 97)"),
+        ("docs/results.md", "| 77–87 |", "| 77–88 |"),
+    ):
+        text = (ROOT / document).read_text()
+        assert figure in text
+        assert problems(document, blocks(text.replace(figure, other)), SOURCES), other
+    moved = json.loads(LEDGER.read_text())
+    label, rows = next(iter(moved["agents/README.md"].items()))
+    moved["agents/README.md"][label] = [[figure, source.replace("runs/2", "runs/1")] for figure, source in rows]
+    assert problems("agents/README.md", blocks((ROOT / "agents/README.md").read_text()), moved)
+
+
+def test_a_new_row_needs_a_source():
+    text = (ROOT / "README.md").read_text()
+    row = "| `arena`, the `paper` configuration |"
+    assert row in text
+    more = text.replace(
+        row, "| `arena`, by wishing | 3 s | 100 % | 3.4 % | [json](results/arena_ends_cpu.json) |\n" + row
+    )
+    (wrong,) = problems("README.md", blocks(more), SOURCES)
+    assert "by wishing" in wrong and "3 s" in wrong
+
+
+def test_figures_are_found_in_rows_and_sentences():
+    row = (
+        "| `arena/84`, seed 0 | 24 and 53 s (97 % after 9 s) | 82, 78 % (x 83, y 96), 5 attempts | 94–98 | 0.74 | 768 |"
+    )
+    found = [figure.text for figure in figures_in(row, is_row=True)]
+    assert found == ["24 s", "53 s", "97 %", "9 s", "82 %", "78 %", "83 %", "96 %", "94", "98", "0.74"]
+    sentence = "With 480 environments in 2.4 M steps, [18 to 26](a) thousand a second on one H200, T = 25, 0.9 of 3."
+    assert [figure.text for figure in figures_in(sentence, is_row=False)] == ["2.4 M", "18 thousand", "26 thousand"]
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "value", "is_it"),
+    [
+        ("99.4", "%", 0.9935, True),
+        ("99.3", "%", 0.9935, True),
+        ("99.5", "%", 0.9935, False),
+        ("8.8", "minutes", 530, True),
+        ("204", "s", 203.9, True),
+        ("18.6", "k", 18_642, True),
+        ("18.7", "k", 18_642, False),
+        ("2.4", "M", 2_419_200, True),
+        ("0.74", None, 0.7352, True),
+    ],
+)
+def test_rounding(number, unit, value, is_it):
+    assert Figure(number, number, unit, None).is_of(value) == is_it
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*.json")), ids=lambda path: path.stem)
+def test_a_measurement_says_how_where_and_when(path):
+    about = json.loads(path.read_text())
+    for key in ("what", "command", "commit", "machine", "seeds", "date"):
+        assert about.get(key), key
+    assert re.match(r"[0-9a-f]{7}", about["commit"])
+    assert re.match(r"\d{4}-\d\d-\d\d", about["date"])
