@@ -5,10 +5,11 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float, UInt8
 
 from discern.agent.lstm import lstm_cell, lstm_unroll
 from discern.config import NetworkConfig
-from discern.types import LstmState, Params, PRNGKey
+from discern.types import Array, LstmState, Params, PRNGKey
 
 TRUNCATED_SPREAD = 0.87962566  # standard deviation of a unit normal cut off at two
 fan_in_normal = nn.initializers.variance_scaling(1.0, "fan_in", "truncated_normal")
@@ -201,8 +202,8 @@ class Imitator:
             params["torso"]["mean_image"] = jnp.mean(images.astype(jnp.float32), axis=0) / 255
         return params
 
-    def features(self, params: Params, images: jax.Array) -> jax.Array:
-        """h: uint8 [..., H, W, 3] → [..., F]."""
+    def features(self, params: Params, images: UInt8[Array, "*frames H W 3"]) -> Float[Array, "*frames F"]:
+        """h of images."""
         return self.torso.apply({"params": params["torso"]}, images)  # type: ignore[return-value]
 
     def step(self, params: Params, lstm: LstmState, *inputs: jax.Array) -> tuple[LstmState, jax.Array]:

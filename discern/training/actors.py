@@ -80,7 +80,8 @@ class LocalActors:
 
         inputs = (jax.eval_shape(memory), jax.random.key(0))
         self.draw.lower(*inputs).compile()
-        return jax.eval_shape(self.draw, *inputs)[1]
+        batch: Batch = jax.eval_shape(self.draw, *inputs)[1]
+        return batch
 
     def start(self) -> tuple[Collecting, Memory, int]:
         key = jax.random.fold_in(jax.random.key(self.config.seed), 0)
