@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from discern.agent.replay import refuse_if_too_large
 from discern.envs import make_env
 from discern.envs.processes import Process, Processes, shared_memory, shares
 from discern.evaluation.report import machine
-from discern.machine import available_cores
+from discern.machine import available_cores, memory_bytes
 from discern.types import UserError
 
 STAND_IN = str(Path(__file__).parent / "stand_in")
@@ -22,21 +23,25 @@ ONLY_LINUX = {
     "sched_getaffinity": {"machine.py"},
     "memfd_create": {"envs/processes.py"},
     "select.poll": {"envs/processes.py"},
+    "sysconf": {"machine.py"},
     "/proc": {"evaluation/report.py"},
+    "os.nice": {"envs/atari/games.py"},  # which Windows never comes to
+    "os.fork": set(),  # processes are fresh ones, which every system has
+    "multiprocessing": set(),
 }
 
 
 @pytest.fixture
 def elsewhere(monkeypatch):
     """A machine whose system is not Linux."""
-    for module, name in ((os, "sched_getaffinity"), (os, "memfd_create"), (select, "poll")):
+    for module, name in ((os, "sched_getaffinity"), (os, "sysconf"), (os, "memfd_create"), (select, "poll")):
         monkeypatch.delattr(module, name, raising=False)
 
 
 @pytest.mark.parametrize("call", ONLY_LINUX)
 def test_each_such_call_is_in_one_place(call):
     found = {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if call in file.read_text()}
-    assert ONLY_LINUX[call] == found - {"envs/atari.py"}
+    assert ONLY_LINUX[call] == found
 
 
 def test_cores_are_counted(elsewhere, monkeypatch):
@@ -44,6 +49,21 @@ def test_cores_are_counted(elsewhere, monkeypatch):
     assert sum(shares(100, 4)) == 100 and len(shares(100, 4)) == min(25, available_cores())
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert available_cores() == 1
+
+
+def test_a_replay_is_refused_where_memory_is_known(elsewhere, monkeypatch):
+    assert memory_bytes() is None
+    refuse_if_too_large(10**9, 2, 50, (84, 84, 3))
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**18}.__getitem__, raising=False)
+    assert memory_bytes() == 2**30
+    with pytest.raises(UserError, match=r"GiB and cpu has 1\.0: set --replay-capacity to"):
+        refuse_if_too_large(10**9, 2, 50, (84, 84, 3))
+
+    def unknown(name: str) -> int:
+        raise ValueError("unrecognized configuration name")
+
+    monkeypatch.setattr(os, "sysconf", unknown)
+    assert memory_bytes() is None
 
 
 def test_a_measurement_names_its_machine(elsewhere, monkeypatch):

@@ -4,7 +4,6 @@ Each environment owns a slot that it fills; a whole trajectory enters the queue 
 whose slot the environment takes over. An unfinished trajectory is never in the queue, so it is never sampled.
 """
 
-import os
 from typing import NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Int, Int32
 
 from discern.agent.goal_buffer import GoalBuffer, Proposals
+from discern.machine import memory_bytes
 from discern.types import Array, PRNGKey, Trajectories, UserError
 
 
@@ -51,8 +51,8 @@ def refuse_if_too_large(capacity: int, environments: int, horizon: int, image_sh
     """A clear refusal before the device runs out of memory."""
     wanted = replay_bytes(capacity, environments, horizon, image_shape)
     device = jax.devices()[0]
-    there = (device.memory_stats() or {}).get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if wanted > 0.8 * there:
+    there = (device.memory_stats() or {}).get("bytes_limit") or memory_bytes()
+    if there and wanted > 0.8 * there:
         fits = int(capacity * 0.8 * there / wanted)
         raise UserError(
             f"a replay of {capacity:,} trajectories takes {wanted / 2**30:.1f} GiB and {device.platform} has "
