@@ -122,7 +122,7 @@ class Agent:
         """Weights and settings cannot run, but a world may be code, and a file may name any that is installed."""
         if self.from_file and names_code(self.config) and not os.environ.get(TRUST):
             raise UserError(
-                f"{self.from_file} names code to make its world with, {self.config.env} {self.config.gym.make_args}: "
+                f"{self.from_file} names code to make its world with, {self.config.env} {self.config.gym.make_args!r}: "
                 f"if you trust who wrote it, set {TRUST}=1"
             )
 

@@ -10,7 +10,7 @@ from discern import load
 from discern.evaluation.report import evaluate
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = sorted(path for path in (ROOT / "agents").iterdir() if path.is_dir())
+FILES = sorted((ROOT / "agents").glob("*/*"))
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,18 @@ def test_shipped_agents_reach_their_goals(name, trials, least):
     assert report["random"] < 0.08
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_every_shipped_agent_loads_and_is_small(folder):
-    agent = load(folder)
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.parent.name)
+def test_every_shipped_agent_loads_and_is_small(file):
+    agent = load(file)
     height, width, _ = agent.spec.image_shape
     assert agent.embed(np.zeros((2, height, width, 3), np.uint8)).shape == (2, agent.config.reward.embedding)
-    assert sum(file.stat().st_size for file in folder.rglob("*")) <= 8_000_000
+    assert file.name == "agent.safetensors"
+    assert file.stat().st_size <= 3_000_000
+    assert agent.goal_images.shape == (100, *agent.spec.image_shape)
+
+
+def test_twelve_agents_ship():
+    assert len(FILES) == 12
 
 
 def test_every_result_says_how_it_was_made():

@@ -16,13 +16,13 @@ from tests.refusals import Refused, refused
 
 __all__ = ["refused"]
 
-SHIPPED = Path(__file__).parent.parent / "agents" / "arena"
+OLDER = Path(__file__).parent / "older_agent"
 
 
 @pytest.fixture
 def run(tmp_path) -> Path:
-    """A whole run, to be damaged: a copy of an agent that ships."""
-    return Path(shutil.copytree(SHIPPED, tmp_path / "run"))
+    """A folder with a config and a checkpoint, to be damaged: agents were once exported so."""
+    return Path(shutil.copytree(OLDER, tmp_path / "run"))
 
 
 @pytest.fixture
@@ -100,6 +100,11 @@ def a_file(run: Path) -> None:
     run.write_text("not a folder")
 
 
+def an_agent_file(run: Path) -> None:
+    empty(run)
+    (run / "agent.safetensors").write_bytes(b"")
+
+
 def no_checkpoints(run: Path) -> None:
     shutil.rmtree(run / "checkpoints")
     (run / "checkpoints").mkdir()
@@ -121,7 +126,6 @@ def half(text: str) -> str:
 
 DAMAGE = {
     "gone": (shutil.rmtree, "run is not a run: it has no config.json"),
-    "a file": (a_file, "run is not a run: it has no config.json"),
     "empty": (empty, "run is not a run: it has no config.json"),
     "config gone": (without("config.json"), "run is not a run: it has no config.json"),
     "config a folder": (config_is_a_folder, "run is not a run: it has no config.json"),
@@ -169,7 +173,13 @@ DAMAGE = {
     "one file more": (lambda run: (checkpoint(run) / "extra").write_text(""), "is damaged"),
 }
 
+NO_RUN = {
+    "a file": (a_file, "run is not a run: it has no config.json"),
+    "an agent file": (an_agent_file, "run holds an agent alone: it can be evaluated, not trained further"),
+}
+
 EVALUATED = {
+    "a file": (a_file, "run is no agent file, or was cut short"),
     "of another size": (with_config(network__features=7), "belongs to another agent: learner.params."),
     "of another world": (with_config(env="arena/84"), "belongs to another agent: learner.params."),
     "of something else": (other_arrays({"weights": np.zeros(3)}), "belongs to another agent: learner.params."),
@@ -183,10 +193,10 @@ def test_runs_that_cannot_be_evaluated(refused: Refused, run, name):
     assert sentence in refused("evaluate run --trials 1 --count 2")
 
 
-@pytest.mark.parametrize("name", [name for name in DAMAGE if name != "world unknown"])
+@pytest.mark.parametrize("name", [name for name in DAMAGE | NO_RUN if name != "world unknown"])
 def test_runs_that_cannot_go_on(refused: Refused, run, name):
     """Not even the budget is changed, nor the mark that the run had finished."""
-    damage, sentence = DAMAGE[name]
+    damage, sentence = (DAMAGE | NO_RUN)[name]
     damage(run)
     if run.is_dir():
         (run / "final.npz").write_text("")
@@ -203,7 +213,7 @@ def test_runs_that_cannot_go_on(refused: Refused, run, name):
         ("train --run letter.txt/run", "letter.txt is no folder that can be written to, choose another"),
         ("train --run ''", "exists and is not an empty folder"),
         ("export run folder", "folder exists and is not an empty folder"),
-        ("export run run", "run holds this run already"),
+        ("export run run", "run exists and is not an empty folder"),
         ("export run letter.txt/agent", "letter.txt is no folder that can be written to"),
         ("export folder agent", "folder is not a run"),
         ("evaluate run --figure picture.txt", "cannot draw picture.txt: name a .png in a folder that exists"),

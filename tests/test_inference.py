@@ -126,7 +126,7 @@ def test_another_world_is_refused(agent):
 def test_an_agent_can_be_handed_on(agent, tmp_path):
     goal = np.full(SHAPE, 90, np.uint8)
     small = discern.load(agent.save(tmp_path / "small"))
-    assert small.config == agent.config
+    assert (small.config, small.spec) == (agent.config, agent.spec)
     assert small.steps == agent.steps >= 1000
     np.testing.assert_array_equal(small.goal_images, agent.goal_images)
     assert small.reward(goal, goal // 2) == pytest.approx(agent.reward(goal, goal // 2), abs=0.02)

@@ -15,6 +15,7 @@ from discern.storage.run_folder import RunFolder
 from discern.training.loop import resume
 
 OLDER = Path(__file__).parent / "older_run"
+OLDER_AGENT = Path(__file__).parent / "older_agent"  # as agents were exported before they were one file
 
 
 def test_an_older_config_says_the_same_by_new_names():
@@ -51,6 +52,18 @@ def test_an_older_agent_acts_as_it_did():
     recorded = [float.fromhex(value) for value in ("0x1.6a1ea8p-2", "0x1.087d42p+0", "0x1.f35b2cp-2")]
     np.testing.assert_allclose(pursuer.q_values[:3], recorded, rtol=1e-5)
     assert agent.reward(goals[0], goals[1]) == pytest.approx(float.fromhex("0x1.a012cp-1"), rel=1e-5)
+
+
+def test_an_agent_exported_as_a_checkpoint_acts_as_it_did(tmp_path):
+    """Numbers recorded with the code that wrote it."""
+    agent = load(OLDER_AGENT)
+    assert (agent.steps, agent.goal_images.shape) == (2000, (16, 24, 24, 3))
+    recorded = [float.fromhex(value) for value in ("0x1.b253e6p-1", "0x1.05590cp+0", "-0x1.f5e6p-5")]
+    for again in (agent, load(agent.save(tmp_path / "float32", "float32"))):
+        goals, pursuer = again.goal_images, again.pursue(again.goal_images[0])
+        assert [pursuer.act(goals[i]) for i in range(1, 5)] == [4, 4, 4, 4]
+        np.testing.assert_allclose(pursuer.q_values[:3], recorded, rtol=1e-5)
+        assert again.reward(goals[0], goals[1]) == pytest.approx(float.fromhex("0x1.7f883p-1"), rel=1e-5)
 
 
 def test_an_older_run_goes_on_with_its_replay(tmp_path):

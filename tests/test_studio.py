@@ -1,6 +1,5 @@
 import io
 import itertools
-import shutil
 import struct
 import sys
 import zlib
@@ -11,10 +10,11 @@ import pytest
 from PIL import Image
 
 from discern.cli import main
-from discern.config import replace, to_json
+from discern.config import replace
 from discern.envs import make_env
 from discern.envs.base import Dimension
 from discern.evaluation.final import save_strip
+from discern.inference import Agent
 from discern.storage.run_folder import RunFolder
 from discern.studio import pictures
 from discern.studio.uploads import read_upload
@@ -101,17 +101,15 @@ def test_a_pursuit_is_what_reach_returns(watched):
     assert moments[-1].reached == {"x": True, "y": True}
 
 
-def ends_agent(folder: Path) -> Path:
-    """The shipped arena agent as if it had been trained with ends."""
-    shutil.copytree(ROOT / "agents" / "arena", folder)
-    config = replace(RunFolder(folder).config(), {"relabel.ends": True})
-    (folder / "config.json").write_text(to_json(config))
-    return folder
+def ends_agent(agent: Agent, folder: Path) -> Path:
+    """The agent as if it had been trained with ends."""
+    config = replace(agent.config, {"relabel.ends": True})
+    return Agent(config, agent.spec, agent.params, agent.goal_images, agent.steps).save(folder)
 
 
 def test_an_agent_trained_with_ends_is_watched_for_fewer_steps(watched, tmp_path):
     assert (watched.steps(7), watched.steps()) == (20, 20)
-    able = Watched(RunFolder(ends_agent(tmp_path / "ends")))
+    able = Watched(RunFolder(ends_agent(watched.agent, tmp_path / "ends")))
     assert [able.steps(wanted) for wanted in (7, None, 0, 99)] == [7, 20, 20, 20]
     goal = able.goal_set[37]
     moments = list(able.pursue(goal, seed=5, steps=7))
@@ -219,7 +217,7 @@ def test_the_library_knows_what_can_be_watched(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="is not a run"):
         Library(tmp_path)
     (tmp_path / "agents").symlink_to(ROOT / "agents")
-    shipped = sorted(f"agents/{folder.parent.name}" for folder in (ROOT / "agents").glob("*/config.json"))
+    shipped = sorted(f"agents/{folder.parent.name}" for folder in (ROOT / "agents").glob("*/agent.safetensors"))
     assert {"agents/arena", "agents/arena-84"} <= set(shipped)
     assert Library().agents() == shipped
     assert Library(Path("agents/arena-84")).agents() == [

@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from discern.checks import first_problem
+from discern.checks import SettingError, first_problem
 from discern.config import Config, from_json, to_json
 from discern.envs.base import Dimension, EnvSpec
 from discern.storage.run_folder import AGENT_FILE
@@ -49,7 +49,7 @@ def write_agent(path: Path, agent: AgentFile, precision: Precision) -> None:
             tensors[name], tensors[f"{name}_scale"] = quantise(values)
         else:
             tensors[name] = values.astype(np.float32)
-    tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    tensors = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
     metadata = {
         "format": f"{KIND}/{VERSION}",
         "config": to_json(agent.config),
@@ -80,6 +80,8 @@ def read_agent(path: Path) -> AgentFile:
     _refuse_if(said != _digest(metadata, tensors), path, "its contents are not the ones that were saved")
     try:
         config, spec, steps = from_json(metadata["config"]), _read_spec(metadata["spec"]), int(metadata["steps"])
+        if not all(map(str.isprintable, (config.env, spec.name, spec.unscored, *(d.name for d in spec.dimensions)))):
+            raise ValueError("its world has names that cannot be printed")
         images = _inflated(tensors.pop("goal_images"), spec.image_shape)
         return AgentFile(config, spec, _dequantised(tensors), images, steps)
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError, zlib.error) as error:
@@ -124,8 +126,10 @@ def _read_spec(text: str) -> EnvSpec:
     dimensions = tuple(Dimension(**dimension) for dimension in values["dimensions"])
     spec = EnvSpec(**values | {"image_shape": tuple(values["image_shape"]), "dimensions": dimensions})
     problem = next(filter(None, map(first_problem, (spec, *dimensions))), None)
-    if problem or len(spec.image_shape) != 3 or min(*spec.image_shape, spec.actions) < 1:
-        raise ValueError(problem or f"no world has images {spec.image_shape} and {spec.actions} actions")
+    if problem:
+        raise SettingError(problem)
+    if len(spec.image_shape) != 3 or min(*spec.image_shape, spec.actions) < 1:
+        raise ValueError(f"no world has images {spec.image_shape} and {spec.actions} actions")
     return spec
 
 
@@ -133,7 +137,7 @@ def _refuse_unless_ours(path: Path, said: str) -> None:
     kind, _, version = said.partition("/")
     _refuse_if(kind != KIND, path, "it is a safetensors file of something else")
     if version != str(VERSION):
-        raise UserError(f"{path} is an agent file of version {version[:20]!r}, this discern reads {VERSION}: update it")
+        raise UserError(f"{path} is an agent file of version {version[:9]!r}, not {VERSION}: it needs another discern")
 
 
 def _refuse_if(wrong: Any, path: Path, why: str) -> None:
