@@ -127,14 +127,14 @@ def figures_in(block: str, is_row: bool) -> list[Figure]:
     figures = []
     for match, unit in zip(found, units, strict=True):
         named = DIMENSION.search(text[: match.start()])
-        if unit or (is_row and ("." in match[0] or named or _is_list(text, match))):
+        if unit or (is_row and ("." in match[0] or named or _is_range(text, match))):
             unit = "%" if named and not unit else unit
             text_of = f"{match[0]} {unit}" if unit else match[0]
             figures.append(Figure(text_of, match[0], unit, named[1] if named else None))
     return figures
 
 
-def _is_list(text: str, match: re.Match) -> bool:
+def _is_range(text: str, match: re.Match) -> bool:
     """Whether the number is one end of a range: 94–98."""
     return text[match.end() :].startswith("–") or text[: match.start()].endswith("–")
 
@@ -223,10 +223,11 @@ def candidates(block: Block) -> list[list[str]]:
 
     def unlikely(path: str) -> tuple:
         own = set(re.findall(r"[a-z]{3,}", path.lower()))
-        in_curve = 2 if re.search(r"(curve|evaluations)/\d", path) else int("curve" in path)
+        inside = bool(re.search(r"(curve|evaluations)/\d", path))
         aside = bool(re.search(r"per_dimension|probe|oxygen", path)) and not speaks
         far = block.links.index(path.split("/")[0])
-        return far, aside, in_curve, -runs[_run_of(path)], -len(words & own), len(own - words), len(path), path
+        shared, alone = len(words & own), len(own - words)
+        return aside, inside, -shared, far, -runs[_run_of(path)], "curve" in path, alone, len(path), path
 
     ranked = []
     for figure, found in zip(block.figures, places, strict=True):
