@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from tests.numbers import DOCUMENTS, LEDGER, ROOT, Figure, blocks, figures_in, problem, problems
+from tests.document_figures import DOCUMENTS, LEDGER, ROOT, Figure, blocks, figures_in, problem, problems
 
 SOURCES = json.loads(LEDGER.read_text())
-AGAIN = "; `uv run python -m tests.numbers` looks for sources"
+AGAIN = "; `uv run python -m tests.document_figures` looks for sources"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
