@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int32, UInt8
+from jaxtyping import Float, Int, Int32, UInt8
 
 from discern.agent.lstm import initial_lstm
 from discern.agent.networks import Imitator
@@ -20,7 +20,7 @@ class Pursuit(NamedTuple):
     previous_action: Int32[Array, " N"]  # −1 before the first
 
 
-def begin_pursuit(goal_features: Float[Array, "N F"], units: int, clock: int = 0) -> Pursuit:
+def begin_pursuit(goal_features: Float[Array, "N F"], units: int, clock: Int[Array, ""] | int = 0) -> Pursuit:
     """A pursuit of the goals with these features that has not acted yet.
 
     A clock that begins at T − n leaves n steps, to an agent that was trained with ends (`relabel.ends`).
