@@ -43,5 +43,6 @@ def test_every_result_says_how_it_was_made():
     for file in found:
         result = json.loads(file.read_text())
         assert {"what", "command", "commit", "seeds"} <= set(result), file.name
-        machines = [result["machine"]] if "machine" in result else [run["machine"] for run in result["runs"]]
+        machine = result.get("machine")
+        machines = [machine] if isinstance(machine, dict) else [run["machine"] for run in result["runs"]]
         assert all(machine["jax"] for machine in machines), file.name

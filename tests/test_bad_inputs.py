@@ -183,7 +183,7 @@ TRAINING = [
     ("--actor.warm-up -1", "--actor.warm-up must be at least 1"),
     ("--actor.twins 0", "--actor.twins must be at least 1"),
     ("--actor.twins 3", "--actor.twins must divide --actor.environments, --learner.batch and --replay-capacity"),
-    ("--reward.kind twins", "--reward.kind twins needs --actor.twins of at least 2"),
+    ("--reward.kind twins", "--reward.kind with twins needs --actor.twins of at least 2"),
     ("--actor.p-restart 2", "--actor.p-restart must lie in [0, 1]"),
     ("--actor.host-groups 0", "--actor.host-groups must be at least 1"),
     ("atari/seaquest --atari.sticky 1", "--atari.sticky must lie in [0, 1)"),

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import TypeCheckError
 
 from discern.agent.lstm import initial_lstm, lstm_cell, lstm_unroll
 from discern.agent.networks import Conv, Core, Imitator, LstmState, Torso, patches
@@ -168,7 +169,7 @@ def test_weights_have_the_papers_spread():
 
 def test_float_images_are_refused():
     imitator, params = make(SMALL)
-    with pytest.raises(AssertionError):
+    with pytest.raises(TypeCheckError, match="images"):
         imitator.features(params, jnp.zeros((1, 12, 12, 3)))
 
 

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Error, Page, expect, sync_playwright
 
+import discern
 from tests.needs import skip_for_lack_of
 from tests.test_studio import bad_uploads, ends_agent
 
@@ -29,7 +30,7 @@ def studio(tmp_path_factory):
     """The address of a studio on the shipped agents, and the folder it was started in."""
     folder = tmp_path_factory.mktemp("studio")
     (folder / "agents").symlink_to(ROOT / "agents")
-    ends_agent(folder / "runs" / "ends")
+    ends_agent(discern.load(ROOT / "agents" / "arena"), folder / "runs" / "ends")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
