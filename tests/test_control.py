@@ -235,9 +235,9 @@ def test_no_opengl_is_needed(tmp_path):
     small = {name: value for name, value in TINY.items() if name not in ("minutes", "steps", "network.channels")}
     flags = [f"--{name}={value}".replace("_", "-") for name, value in small.items()]
     run, agent = str(tmp_path / "run"), str(tmp_path / "agent")
-    world = f"control/pendulum-swingup --run {run} --minutes None --steps 200 --actor.twins 2 --network.channels 4 4".split()
+    world = f"control/pendulum-swingup --run {run} --minutes None --steps 200 --actor.twins 2".split()
     for gl, command in (
-        ({}, ["train", *world, *flags]),
+        ({}, ["train", *world, *flags, "--network.channels", "4", "4"]),
         ({"MUJOCO_GL": "disabled"}, ["export", run, agent]),
         ({}, ["evaluate", agent, "--count", "4", "--trials", "2", "--json"]),
     ):
