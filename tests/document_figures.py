@@ -1,8 +1,8 @@
 """Where the numbers of the documents come from: docs/numbers.json names for each figure its place in a results file.
 
-`uv run python -m tests.document_figures` brings that file up to date: it keeps what is still right, looks for the sources
-of new figures among the files that their row or section links to, and lists what it could not find. Read the diff: a
-source that was found is a number that rounds to the figure, and not more than that.
+`uv run python -m tests.document_figures` brings that file up to date: it keeps what is still right, looks for the
+sources of new figures among the files that their row or section links to, and lists what it could not find. Read the
+diff: a source that was found is a number that rounds to the figure, and not more than that.
 """
 
 import json
