@@ -12,17 +12,17 @@ def keep_compiled() -> None:
     """Turns the cache on, in the user's cache folder or in DISCERN_CACHE; DISCERN_CACHE=off turns it off.
 
     By environment variables, which must be set before JAX is imported, and which processes that are started inherit;
-    one that the user has set stays.
+    where the user has set them, nothing is changed.
     """
     chosen = os.environ.get("DISCERN_CACHE")
-    if chosen == "off":
+    if chosen == "off" or "JAX_COMPILATION_CACHE_DIR" in os.environ:  # a folder of the user's own may hold more
         return
     folder = Path(chosen) if chosen else user_cache() / "discern" / "compiled"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:  # no home, or a full disk: compiling takes a while, and nothing else is lost
         return
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
     os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(LARGEST))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", str(WORTH_KEEPING))
 

@@ -52,6 +52,7 @@ def test_what_the_user_has_set_stays(variables, tmp_path):
     variables.setenv("DISCERN_CACHE", str(tmp_path))
     keep_compiled()
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "mine"
+    assert "JAX_COMPILATION_CACHE_MAX_SIZE" not in os.environ
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from PIL import Image
 from playwright.sync_api import Error, Page, expect, sync_playwright
 
 import discern
+from discern.config import to_json
 from tests.needs import skip_for_lack_of
 from tests.test_studio import bad_uploads, ends_agent
 
@@ -155,7 +156,7 @@ def test_averages_and_the_map(visitor):
     keep(page, "3-map")
     page.get_by_role("tab", name="Goal buffer").click()
     page.locator("[id='goal buffer'] [data-index='5']").click()
-    expect(page.locator(".stage")).to_contain_text("of the goal buffer")
+    expect(page.locator(".stage")).to_contain_text("from the goal buffer")
 
 
 def test_uploads_are_taken_or_refused_with_the_reason(visitor, tmp_path):
@@ -227,7 +228,7 @@ def test_a_live_run_is_followed(visitor, studio):
     expect(page.locator("body")).to_contain_text("No run to follow", timeout=LONG)
     run = studio[1] / "runs" / "live"
     run.mkdir(parents=True)
-    shutil.copy(ROOT / "agents" / "arena" / "config.json", run)
+    (run / "config.json").write_text(to_json(discern.preset("arena")))
     metrics = run / "metrics.jsonl"
     rows = [{"steps": 1000 * i, "success": 0.01 * i, "td_loss": 1 / i, "seconds": float(i)} for i in range(1, 50)]
     metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -165,9 +165,12 @@ class Library:
 
     def folders(self) -> list[RunFolder]:
         """The named one first, then what ships, then runs, the newest first."""
-        runs = sorted(Path("runs").glob("*/config.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-        shipped = sorted(file for name in (AGENT_FILE, "config.json") for file in Path("agents").glob(f"*/{name}"))
-        found = [file.parent for file in (*shipped, *runs)]
+        shipped, runs = (
+            [file for name in (AGENT_FILE, "config.json") for file in Path(folder).glob(f"*/{name}")]
+            for folder in ("agents", "runs")
+        )
+        runs.sort(key=lambda file: file.stat().st_mtime, reverse=True)
+        found = [file.parent for file in (*sorted(shipped), *runs)]
         return [RunFolder(path) for path in dict.fromkeys([*([self.named] if self.named else []), *found])]
 
     def agents(self) -> list[str]:
