@@ -3,14 +3,18 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ  # workers inherit the environment of the process that started them
 if not IS_WORKER:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="discern-compiled-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # tests compile for longer than they compute
 COMPILED = os.environ["JAX_COMPILATION_CACHE_DIR"]  # tests and the processes they start compile the same programs
 
 from jaxtyping import install_import_hook  # noqa: E402
@@ -19,6 +23,7 @@ from tests import shapes  # noqa: E402
 
 install_import_hook("discern.agent", f"{shapes.__name__}.checked")  # before anything of it is imported
 
+import discern  # noqa: E402
 from discern.config import Config, replace  # noqa: E402
 from discern.presets import preset  # noqa: E402
 
@@ -44,6 +49,23 @@ TINY = {
 def pytest_unconfigure() -> None:
     if not IS_WORKER:
         shutil.rmtree(COMPILED, ignore_errors=True)
+
+
+@pytest.fixture
+def optimised() -> Iterator[None]:
+    """Programs compiled as users have them, for tests that compute for longer than they compile."""
+    import jax  # only workers, and not before they read the environment above
+
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory) -> Path:
+    """A run of that arena, to be looked at and not changed."""
+    config = replace(preset("arena"), {**TINY, "steps": 400})
+    return discern.train(config, tmp_path_factory.mktemp("tiny") / "run", Console(quiet=True))
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ FILES = sorted((ROOT / "agents").glob("*/*"))
     ("name", "trials", "least"),
     [("arena", 2, 0.95), ("arena-84", 2, 0.95), ("point_mass", 1, 0.95), ("reacher", 1, 0.97)],
 )
+@pytest.mark.usefixtures("optimised")
 def test_shipped_agents_reach_their_goals(name, trials, least):
     report = evaluate(ROOT / "agents" / name, trials=trials)
     assert report["success"] >= least

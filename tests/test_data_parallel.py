@@ -23,12 +23,12 @@ def learner_state_and_batch(config, shards):
     learner = Learner(config, make_env(config.env).spec)
     collector = make_collector(config, make_worlds(config), learner.imitator)
     collecting, goals, _ = collector.start(jax.random.key(0), first_slot=config.replay_capacity)
-    state = learner.init(jax.random.key(1), goals.images)
+    state = jax.jit(learner.init)(jax.random.key(1), goals.images)
     sizes = (config.replay_capacity, config.actor.environments, config.actor.horizon)
     memory = Memory(empty_replay(*sizes, learner.imitator.image_shape, goals.measures.shape[-1]), goals)
     for turn in range(3):
         collecting, memory = collector.turn(state.params, collecting, memory, jax.random.key(turn))
-    return learner, state, draw(memory, jax.random.key(9), config, shards)
+    return learner, state, jax.jit(draw, static_argnums=(2, 3))(memory, jax.random.key(9), config, shards)
 
 
 def compare(config) -> None:

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from rich.console import Console
 
 import discern
 from discern.config import replace
@@ -12,11 +11,8 @@ SHAPE = (24, 24, 3)
 
 
 @pytest.fixture(scope="module")
-def agent(tmp_path_factory):
-    from tests.conftest import TINY
-
-    config = replace(discern.preset("arena"), {**TINY, "steps": 1000})
-    return discern.load(discern.train(config, tmp_path_factory.mktemp("agent") / "run", Console(quiet=True)))
+def agent(tiny_run):
+    return discern.load(tiny_run)
 
 
 def test_reach_returns_the_whole_trajectory(agent):
@@ -127,7 +123,7 @@ def test_an_agent_can_be_handed_on(agent, tmp_path):
     goal = np.full(SHAPE, 90, np.uint8)
     small = discern.load(agent.save(tmp_path / "small"))
     assert (small.config, small.spec) == (agent.config, agent.spec)
-    assert small.steps == agent.steps >= 1000
+    assert small.steps == agent.steps >= 400
     np.testing.assert_array_equal(small.goal_images, agent.goal_images)
     assert small.reward(goal, goal // 2) == pytest.approx(agent.reward(goal, goal // 2), abs=0.02)
     with pytest.raises(UserError, match="holds an agent alone"):

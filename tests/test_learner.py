@@ -11,6 +11,8 @@ from discern.config import replace
 from discern.envs import make_env
 from discern.types import Frames, Trajectories
 
+RELABEL = jax.jit(relabel, static_argnums=(3, 4))
+
 
 @pytest.fixture
 def setting(tiny):
@@ -32,7 +34,7 @@ def setting(tiny):
             jax.random.uniform(keys[2], (4, 2)),
         )
         goals = GoalBuffer(noise(keys[3], 16), jax.random.uniform(keys[3], (16, 2)))
-        batch = relabel(jax.random.key(1), trajectories, goals, config.relabel, config.reward)
+        batch = RELABEL(jax.random.key(1), trajectories, goals, config.relabel, config.reward)
         return learner, jax.jit(learner.init)(jax.random.key(2), goals.images), batch
 
     return make

@@ -6,21 +6,11 @@ import av
 import numpy as np
 import pytest
 from PIL import Image
-from rich.console import Console
 
-import discern
 from discern.cli import main
-from discern.config import replace
 from discern.evaluation.record import read_image, record
 from discern.evaluation.video import side_by_side, write_video
 from discern.types import UserError
-from tests.conftest import TINY
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    config = replace(discern.preset("arena"), {**TINY, "steps": 400})
-    return discern.train(config, tmp_path_factory.mktemp("agent") / "run", Console(quiet=True))
 
 
 def frames_of(path) -> np.ndarray:
@@ -85,18 +75,18 @@ def test_a_video_that_fails_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_goals_of_the_set_are_filmed(run, tmp_path, monkeypatch, capsys):
+def test_goals_of_the_set_are_filmed(tiny_run, tmp_path, monkeypatch, capsys):
     out = tmp_path / "video.mp4"
-    monkeypatch.setattr(sys, "argv", ["discern", "record", str(run), "--goals", "3", "--out", str(out), "--fps", "5"])
+    monkeypatch.setattr(sys, "argv", f"discern record {tiny_run} --goals 3 --out {out} --fps 5".split())
     main()
     assert "33 frames, 3 goals" in capsys.readouterr().out
     assert len(frames_of(out)) == 3 * (6 + 5)
 
 
-def test_an_image_is_the_goal(run, tmp_path):
+def test_an_image_is_the_goal(tiny_run, tmp_path):
     picture = tmp_path / "goal.png"
     Image.new("RGB", (50, 40), (250, 20, 20)).save(picture)
-    filmed = record(run, tmp_path / "video.gif", goal=picture)
+    filmed = record(tiny_run, tmp_path / "video.gif", goal=picture)
     played = frames_of(tmp_path / "video.gif")
     assert filmed["goals"] == 1 and filmed["frames"] == 6 + 10
     assert -1.0 <= filmed["final_reward"] <= 1.0
