@@ -22,10 +22,13 @@ from typing import Any
 
 import tyro
 
+from discern.evaluation.final import is_finished, load_final
 from discern.storage.run_folder import RunFolder
 
 SCORING = 50.0  # seconds kept for scoring, exporting and packing
 KEPT = ("seconds", "steps", "updates", "success", "at_some_step", "per_dimension", "told_apart", "told_apart_pixels")
+
+FINAL = ("success", "at_some_step", "random")
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,9 @@ def summary(folder: Path, words: str, lane: dict[str, Any], plan: Plan, log: Pat
         "curve": [rounded(row, KEPT) for row in rows if "success" in row or "told_apart" in row],
         "probe": rounded(next((row for row in reversed(rows) if any("probe" in k for k in row)), {}), None),
     }
+    if is_finished(folder):
+        final = load_final(folder)
+        about["final"] = rounded({name: float(getattr(final, name)) for name in FINAL}, FINAL)
     if time.monotonic() < until - 10 and lane.get("score", True):
         scored = plan.out / f"{about['name']}.scored.json"
         words_of_score = ["evaluate", str(folder), "--trials", str(plan.trials), "--json"]
@@ -134,7 +140,11 @@ def main() -> None:
     plan.out.mkdir(parents=True, exist_ok=True)
     lanes = wanted["lanes"]
     with ThreadPoolExecutor(len(lanes)) as threads:
-        done = list(threads.map(lambda lane: run_lane(lane, plan, until), lanes))
+        futures = [threads.submit(run_lane, lane, plan, until) for lane in lanes]
+    done = [future.result() for future in futures if not future.exception()]
+    for lane, future in zip(lanes, futures, strict=True):
+        if future.exception():
+            print(lane["name"], "failed:", repr(future.exception()))
     for lane in lanes:
         pack(lane, plan)
     about = {
@@ -146,18 +156,22 @@ def main() -> None:
     }
     (plan.out / "results.json").write_text(json.dumps(about, indent=1) + "\n")
     for run in about["runs"]:
-        scored = run.get("scored") or {}
-        curve = [point.get("success") for point in run["curve"]][-3:]
-        print(
-            run["name"],
-            run["updates"],
-            run["steps"],
-            run["first_update_seconds"],
-            curve,
-            scored.get("success"),
-            scored.get("at_some_step"),
-            scored.get("per_dimension"),
-        )
+        print(line(run))
+
+
+def line(run: dict[str, Any]) -> str:
+    """A run in one line of the table that is printed last."""
+    scored, curve = run.get("scored") or {}, [point.get("success") for point in run["curve"]]
+    parts = {
+        "updates": run["updates"],
+        "steps": run["steps"],
+        "first update": run["first_update_seconds"],
+        "curve": curve[-3:],
+        "best": max((value for value in curve if value is not None), default=None),
+        "final": run.get("final"),
+        "scored": [scored.get(name) for name in ("success", "at_some_step", "per_dimension")],
+    }
+    return " ".join([run["name"], *(f"{name} {value}" for name, value in parts.items())])
 
 
 if __name__ == "__main__":
