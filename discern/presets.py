@@ -71,6 +71,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "atari": {"minutes": 10.0, "replay_capacity": 20_000, "evaluate_every": 1_000_000, "network.channels": (32, 64)},
     "watermaze": FIRST_PERSON,
     "lab": FIRST_PERSON | {"actor.environments": 32},  # each is a process
+    "doom": FIRST_PERSON | {"actor.environments": 64},  # each is a process
     "control": {
         "minutes": 10.0,
         "actor.horizon": 100,
@@ -147,6 +148,7 @@ FAST_IN: dict[str, dict[str, Any]] = {
     "atari/montezuma_revenge": ATARI_FAST | {"actor.ez_greedy": 2.0},  # single random steps climb no ladder
     "watermaze": FIRST_PERSON_FAST,
     "lab": FIRST_PERSON_FAST,
+    "doom": FIRST_PERSON_FAST | {"learner.replay_ratio": 8.0},
     "control": POSED,
     "control/pendulum-swingup": SWUNG | {"actor.ez_greedy": 1.0},
     "control/cartpole-swingup": SWUNG | DIVERSE | {"learner.anneal": 0.5},  # most poles hang, goals stand
