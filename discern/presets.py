@@ -106,6 +106,8 @@ FIRST_PERSON_FAST: dict[str, Any] = LONG | {
     "learner.anneal": 0.6,
 }
 
+DOOM_FAST: dict[str, Any] = FIRST_PERSON_FAST | {"actor.horizon": 50, "learner.replay_ratio": 8.0}
+
 ATARI_FAST: dict[str, Any] = (
     LONG
     | DIVERSE
@@ -148,7 +150,8 @@ FAST_IN: dict[str, dict[str, Any]] = {
     "atari/montezuma_revenge": ATARI_FAST | {"actor.ez_greedy": 2.0},  # single random steps climb no ladder
     "watermaze": FIRST_PERSON_FAST,
     "lab": FIRST_PERSON_FAST,
-    "doom": FIRST_PERSON_FAST | {"learner.replay_ratio": 8.0},
+    "doom": DOOM_FAST,
+    "doom/my_way_home": DOOM_FAST | {"actor.horizon": 80},  # several rooms lie between a start and some goals
     "control": POSED,
     "control/pendulum-swingup": SWUNG | {"actor.ez_greedy": 1.0},
     "control/cartpole-swingup": SWUNG | DIVERSE | {"learner.anneal": 0.5},  # most poles hang, goals stand
