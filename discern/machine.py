@@ -8,6 +8,7 @@ from discern.types import UserError
 EXTRAS = {  # what the extras of pyproject.toml install, by the names they are imported by
     "atari": ("ale_py", "cv2"),
     "control": ("mujoco", "dm_control"),
+    "doom": ("vizdoom",),
     "gym": ("gymnasium", "cv2"),
     "cluster": ("ray",),
     "studio": ("gradio",),

@@ -71,6 +71,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "atari": {"minutes": 10.0, "replay_capacity": 20_000, "evaluate_every": 1_000_000, "network.channels": (32, 64)},
     "watermaze": FIRST_PERSON,
     "lab": FIRST_PERSON | {"actor.environments": 32},  # each is a process
+    "doom": FIRST_PERSON | {"actor.environments": 64},  # each is a process
     "control": {
         "minutes": 10.0,
         "actor.horizon": 100,
@@ -104,6 +105,8 @@ FIRST_PERSON_FAST: dict[str, Any] = LONG | {
     "learner.target_interval": 100,  # without it, and with a diverse buffer, success falls after some minutes
     "learner.anneal": 0.6,
 }
+
+DOOM_FAST: dict[str, Any] = FIRST_PERSON_FAST | {"actor.horizon": 50, "learner.replay_ratio": 8.0}
 
 ATARI_FAST: dict[str, Any] = (
     LONG
@@ -147,6 +150,8 @@ FAST_IN: dict[str, dict[str, Any]] = {
     "atari/montezuma_revenge": ATARI_FAST | {"actor.ez_greedy": 2.0},  # single random steps climb no ladder
     "watermaze": FIRST_PERSON_FAST,
     "lab": FIRST_PERSON_FAST,
+    "doom": DOOM_FAST,
+    "doom/my_way_home": DOOM_FAST | {"actor.horizon": 80},  # several rooms lie between a start and some goals
     "control": POSED,
     "control/pendulum-swingup": SWUNG | {"actor.ez_greedy": 1.0},
     "control/cartpole-swingup": SWUNG | DIVERSE | {"learner.anneal": 0.5},  # most poles hang, goals stand

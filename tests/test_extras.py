@@ -18,6 +18,7 @@ AGENT = ROOT / "agents" / "arena"
 LINES = {
     "atari": ["train atari/seaquest", f"evaluate {ROOT / 'agents' / 'seaquest'}"],
     "control": ["train control/reacher-hard", "bench control/pendulum-swingup"],
+    "doom": ["train doom/watermaze", "bench doom/my_way_home"],
     "gym": ["train gym/CarRacing-v3", "train my_module:factory"],
     "cluster": ["train --cluster local", "train --cluster auto"],
     "studio": ["studio"],

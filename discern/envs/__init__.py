@@ -59,6 +59,14 @@ def _lab(name: str, n: int, config: Config, scored: bool, attempts: Attempts | N
     return (ScoredLab if scored else Lab)(name.removeprefix("lab/"), n)
 
 
+def _doom(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
+    from discern.envs.doom.world import Doom, ScoredDoom
+
+    del config
+    name = name.removeprefix("doom/")
+    return ScoredDoom(name, n) if scored else Doom(name, n, attempts)
+
+
 def _gym(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
     from discern.envs.gym.world import SCORED_AT_ONCE, Gym
 
@@ -66,7 +74,7 @@ def _gym(name: str, n: int, config: Config, scored: bool, attempts: Attempts | N
 
 
 Maker = Callable[[str, int, Config, bool, Attempts | None], HostEnv]
-SUITES: dict[str, Maker] = {"atari": _atari, "control": _control, "lab": _lab, "gym": _gym}
+SUITES: dict[str, Maker] = {"atari": _atari, "control": _control, "doom": _doom, "lab": _lab, "gym": _gym}
 
 
 def make_env(name: str, n: int = 1, config: Config | None = None, attempts: Attempts | None = None) -> Env:
@@ -86,7 +94,14 @@ def _make(name: str, n: int, config: Config | None, scored: bool, attempts: Atte
             require(suite, name)
         return SUITES[suite](name, n, config or preset(name), scored, attempts)
     if name not in WORLDS:
-        hosted = ("atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…")
+        hosted = (
+            "atari/seaquest",
+            "atari/montezuma_revenge",
+            "atari/…",
+            "control/reacher-hard",
+            "control/…",
+            "doom/watermaze",
+        )
         known = [*sorted(WORLDS), *hosted, "lab/rooms_watermaze", "gym/CarRacing-v3", "gym/…", "my_module:factory"]
         raise UserError(f"there is no world '{name}'" + (nearest(name, known) or f"; there are: {', '.join(known)}"))
     return WORLDS[name]()

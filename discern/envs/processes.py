@@ -28,7 +28,7 @@ import numpy as np
 
 START_SECONDS = 120.0
 LENGTH = struct.Struct("<Q")
-DOING = {"prove": "being made", "make": "being made", "reset": "resetting", "step": "stepping"}
+DOING = {"prove": "being made", "make": "being made", "reset": "resetting", "step": "stepping", "place": "being placed"}
 
 
 class Process:
@@ -132,6 +132,8 @@ def _part(pipe: int, count: int, seconds: float) -> bytes | None:
 
 def _end(process: subprocess.Popen) -> None:
     process.kill()
+    with contextlib.suppress(OSError, AttributeError):  # what it has started too, where it leads a group of processes
+        os.killpg(process.pid, signal.SIGKILL)
     with process:  # waits for it, and closes its pipes
         pass
 
