@@ -8,6 +8,8 @@ from discern.types import UserError
 EXTRAS = {  # what the extras of pyproject.toml install, by the names they are imported by
     "atari": ("ale_py", "cv2"),
     "control": ("mujoco", "dm_control"),
+    "minigrid": ("minigrid", "gymnasium", "cv2"),
+    "highway": ("highway_env", "gymnasium", "cv2"),
     "gym": ("gymnasium", "cv2"),
     "cluster": ("ray",),
     "studio": ("gradio",),

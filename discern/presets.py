@@ -7,6 +7,7 @@ from discern.types import UserError
 
 ConfigName = Literal["fast", "paper"]
 PresetName = Literal["fast", "paper", "tiny"]
+GYMNASIUM = ("gym", "minigrid", "highway")  # suites of Gymnasium's environments, whose settings are those of gym
 
 FAST: dict[str, Any] = {
     "network.layer_norm": True,
@@ -41,6 +42,8 @@ GYM: dict[str, Any] = {  # for a first try on a laptop, where every step costs m
     "network.kernels": (6, 2),  # equal to the strides: matrix products on a CPU
     "network.strides": (6, 2),
 }
+
+DRIVING: dict[str, Any] = GYM | {"actor.horizon": 8}  # seconds, of episodes that last ten or more
 
 ARENA: dict[str, Any] = {
     "steps": 640_000,
@@ -81,6 +84,9 @@ SIZES: dict[str, dict[str, Any]] = {
     "gym": GYM,
     "gym/CarRacing-v3": GYM
     | {"gym.frame_skip": 4, "actor.warm_up": 5, "goal_buffer.capacity": 128, "evaluation_goals": 16},
+    "minigrid": GYM | {"gym.size": 48},
+    "highway": DRIVING,
+    "highway/parking-v0": GYM,
 }
 
 LONG: dict[str, Any] = {  # for goals that take many steps: what came of them must reach the first of them soon
@@ -136,6 +142,8 @@ SWUNG: dict[str, Any] = POSED | {  # single random steps swing nothing, and twin
     "actor.ez_greedy": 2.0,
 }
 
+GYM_FAST: dict[str, Any] = {"network.subtract_mean_image": True, "learner.batch": 32, "learner.replay_ratio": 8.0}
+
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
     "arena/16": {"learner.learning_rate": 2e-3},
@@ -152,7 +160,9 @@ FAST_IN: dict[str, dict[str, Any]] = {
     "control/cartpole-swingup": SWUNG | DIVERSE | {"learner.anneal": 0.5},  # most poles hang, goals stand
     "control/ball_in_cup-catch": SWUNG | {"actor.ez_greedy": 1.5},
     "control/finger-spin": SWUNG | {"actor.ez_greedy": 1.0},  # a strike takes a few steps
-    "gym": {"network.subtract_mean_image": True, "learner.batch": 32, "learner.replay_ratio": 8.0},
+    "gym": GYM_FAST,
+    "minigrid": GYM_FAST,
+    "highway": GYM_FAST,
 }
 
 

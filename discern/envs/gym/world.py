@@ -1,4 +1,4 @@
-"""Any Gymnasium environment that shows pixels: `gym/CarRacing-v3`, or `module:factory` for what makes one."""
+"""Any Gymnasium environment that shows pixels: `gym/CarRacing-v3`, `minigrid/…`, `highway/…`, or `module:factory`."""
 
 import json
 from dataclasses import asdict
@@ -38,10 +38,10 @@ class Gym:
     goal_sets = ("random",)
 
     def __init__(self, name: str, n: int, config: Config, attempts: Attempts | None = None):
-        dimensions = tuple(dimension(text) for text in config.gym.score)
+        named = tuple(dimension(text) for text in config.gym.score)
         settings = asdict(config.gym) | {
             "make_args": json_object(config.gym.make_args),
-            "score": [d.name for d in dimensions],
+            "score": [d.name for d in named],
         }
         self.size = n
         self._horizon = config.actor.horizon
@@ -51,11 +51,15 @@ class Gym:
         self._worlds = Processes(partial(Process, *world), shares(n, WORLDS_PER_PROCESS))
         self._worlds.first("prove")
         self._worlds.ask("make", np.arange(n), one_by_one=True)
-        actions = set().union(*self._worlds.answers())
-        if len(actions) > 1:
+        made = self._worlds.answers()
+        problem = misfit(made, attempts)
+        if problem:
             self.close()
-            raise UserError(f"{name} has now one number of actions, now another: {sorted(actions)}")
-        self.spec = EnvSpec(name, (config.gym.size, config.gym.size, 3), actions.pop(), dimensions, UNSCORED)
+            raise UserError(f"{name} {problem}")
+        ((actions,), (known,)) = made[0]["actions"], made[0]["dimensions"]
+        self.action_names: tuple[str, ...] = made[0]["action_names"]
+        shape = (config.gym.size, config.gym.size, 3)
+        self.spec = EnvSpec(name, shape, actions, named or tuple(Dimension(*d) for d in known), UNSCORED)
 
     def reset(self, seed: int) -> HostStep:
         twins = self._attempts.twins if self._attempts else 1
@@ -130,6 +134,18 @@ class Gym:
 
     def close(self) -> None:
         self._worlds.close()
+
+
+def misfit(made: list[dict[str, Any]], attempts: Attempts | None) -> str | None:
+    """Why environments that the processes made cannot be acted in together."""
+    actions, dimensions = (set().union(*(part[key] for part in made)) for key in ("actions", "dimensions"))
+    if len(actions) > 1:
+        return f"has now one number of actions, now another: {sorted(actions)}"
+    if len(dimensions) > 1:
+        return "has now one size, now another: name what is scored with --gym.score name:low:high"
+    if made[0]["vector"] and attempts is not None:
+        return "is a vector, which restarts as a whole: leave --actor.twins at 1 and --actor.p-restart at 0"
+    return None
 
 
 def dimension(text: str) -> Dimension:
