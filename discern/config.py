@@ -214,6 +214,8 @@ class GymConfig:
     actions: Literal["auto", "corners", "one_at_a_time"] = "auto"
     """Every combination of those values (corners), or all at their middle and one dimension at a time at another value;
     auto: corners where they are 27 at most."""
+    only: tuple[str, ...] = ()
+    """The agent's actions by name, or by number where nobody named them; none given: all there are."""
     vector: bool = False
     """Use an environment's own vectorised implementation; a factory that makes a vector needs no flag."""
     make_args: str = "{}"

@@ -43,8 +43,6 @@ GYM: dict[str, Any] = {  # for a first try on a laptop, where every step costs m
     "network.strides": (6, 2),
 }
 
-DRIVING: dict[str, Any] = GYM | {"actor.horizon": 8}  # seconds, of episodes that last ten or more
-
 ARENA: dict[str, Any] = {
     "steps": 640_000,
     "minutes": 9.0,
@@ -59,6 +57,17 @@ ARENA: dict[str, Any] = {
     "network.lstm": 128,
     "network.time_units": 16,
 }
+
+DRIVING: dict[str, Any] = GYM | {"actor.horizon": 8}  # seconds, of episodes that last ten or more
+
+GRID: dict[str, Any] = ARENA | {
+    "steps": None,
+    "minutes": 10.0,
+    "actor.horizon": 25,
+    "evaluation_goals": 50,
+    "gym.size": 64,
+}
+ROOM: dict[str, Any] = GRID | {"gym.only": ("left", "right", "forward", "done")}  # there is nothing to pick up
 
 SIZES: dict[str, dict[str, Any]] = {
     "arena": ARENA,
@@ -84,7 +93,10 @@ SIZES: dict[str, dict[str, Any]] = {
     "gym": GYM,
     "gym/CarRacing-v3": GYM
     | {"gym.frame_skip": 4, "actor.warm_up": 5, "goal_buffer.capacity": 128, "evaluation_goals": 16},
-    "minigrid": GYM | {"gym.size": 48},
+    "minigrid": GRID,
+    "minigrid/MiniGrid-Empty-8x8-v0": ROOM | {"gym.size": 32, "actor.horizon": 20},
+    "minigrid/MiniGrid-Empty-16x16-v0": ROOM | {"actor.horizon": 35},
+    "minigrid/MiniGrid-FourRooms-v0": ROOM | {"gym.size": 76, "actor.horizon": 45},
     "highway": DRIVING,
     "highway/parking-v0": GYM,
 }
@@ -161,8 +173,9 @@ FAST_IN: dict[str, dict[str, Any]] = {
     "control/ball_in_cup-catch": SWUNG | {"actor.ez_greedy": 1.5},
     "control/finger-spin": SWUNG | {"actor.ez_greedy": 1.0},  # a strike takes a few steps
     "gym": GYM_FAST,
-    "minigrid": GYM_FAST,
+    "minigrid": GYM_FAST | {"learner.batch": 64, "learner.learning_rate": 1e-3},
     "highway": GYM_FAST,
+    "highway/parking-v0": GYM_FAST | TWINS | {"actor.twins": 4},  # where the car should park and how it starts
 }
 
 

@@ -1,5 +1,6 @@
 """What the agent's actions are to an environment: a list, made of any space that has bounds."""
 
+import contextlib
 import itertools
 import math
 from enum import Enum
@@ -16,7 +17,7 @@ MOST = 1024  # actions that the network may have to tell apart
 
 
 class Actions(NamedTuple):
-    """What each action is to the environment, and is called; names are empty where nobody knows any."""
+    """What each action is to the environment, and is called: by its number where nobody knows a name."""
 
     values: list[Any]
     names: tuple[str, ...]
@@ -31,17 +32,26 @@ class Axis(NamedTuple):
 
 
 def action_list(
-    space: gymnasium.Space, bins: int = 3, how: str = "auto", names: tuple[str, ...] = (), axes: tuple[str, ...] = ()
+    space: gymnasium.Space, settings: dict[str, Any], names: tuple[str, ...] = (), axes: tuple[str, ...] = ()
 ) -> Actions:
     """The actions of a space; `names` are those of a Discrete's actions, `axes` those of a Box's dimensions."""
     if isinstance(space, spaces.Discrete):
-        return Actions([int(space.start) + i for i in range(int(space.n))], names if len(names) == space.n else ())
-    dimensions = axes_of(space, bins, axes)
-    chosen = combinations(dimensions, how)
-    labels = [[axis.labels.get(value, "") for axis, value in zip(dimensions, row, strict=True)] for row in chosen]
-    idle = "middle" if isinstance(space, spaces.Box) else "none"
-    values = [np.reshape(row, space.shape or ()).astype(space.dtype) for row in chosen]
-    return Actions(values, tuple(" ".join(filter(None, row)) or idle for row in labels))
+        values: list[Any] = [int(space.start) + i for i in range(int(space.n))]
+    else:
+        dimensions = axes_of(space, settings["bins"], axes)
+        chosen = combinations(dimensions, settings["actions"])
+        values = [np.reshape(row, space.shape or ()).astype(space.dtype) for row in chosen]
+        words = [[axis.labels.get(value, "") for axis, value in zip(dimensions, row, strict=True)] for row in chosen]
+        idle = "middle" if isinstance(space, spaces.Box) else "none"
+        names = tuple(", ".join(filter(None, row)) or idle for row in words)
+    names = tuple("".join(filter(str.isprintable, str(name)))[:40] for name in names)
+    if not len(set(names)) == len(names) == len(values):
+        names = tuple(map(str, range(len(values))))
+    for name in settings["only"]:
+        if name not in names:
+            raise RefusedError(f"has no action '{name}' for --gym.only: it has {'; '.join(names)}")
+    kept = settings["only"] or names
+    return Actions([values[names.index(name)] for name in kept], tuple(kept))
 
 
 def axes_of(space: gymnasium.Space, bins: int, names: tuple[str, ...]) -> list[Axis]:
@@ -101,9 +111,10 @@ def combinations(axes: list[Axis], how: str) -> list[tuple]:
 def known_names(env: Any) -> tuple[str, ...]:
     """What the environment itself calls its actions, where it does."""
     inner = getattr(env, "unwrapped", env)
-    if hasattr(inner, "get_action_meanings"):
-        return tuple(map(str, inner.get_action_meanings()))
     listed = getattr(inner, "actions", None)
-    if isinstance(listed, type) and issubclass(listed, Enum):
-        return tuple(action.name for action in listed)
+    with contextlib.suppress(Exception):  # it is the user's, and names are no reason to refuse it
+        if callable(getattr(inner, "get_action_meanings", None)):
+            return tuple(inner.get_action_meanings())
+        if isinstance(listed, type) and issubclass(listed, Enum):
+            return tuple(action.name for action in listed)
     return ()

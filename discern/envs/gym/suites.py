@@ -19,6 +19,7 @@ Dimension = tuple[str, float, float, bool]  # name, low, high, whether it wraps
 class Suite(gymnasium.Wrapper):
     """An environment whose `info` says where its avatar is."""
 
+    example = ""  # one of them
     dimensions: tuple[Dimension, ...] = ()
     action_names: tuple[str, ...] = ()  # of a Discrete
     axes: tuple[str, ...] = ()  # of a Box
@@ -37,6 +38,8 @@ class Suite(gymnasium.Wrapper):
 
 class MiniGrid(Suite):
     """The whole grid from above, and the agent's cell and direction: 0 right, 1 down, 2 left, 3 up."""
+
+    example = "MiniGrid-Empty-8x8-v0"
 
     def __init__(self, env: gymnasium.Env, name: str, settings: dict[str, Any]):
         super().__init__(env)
@@ -57,6 +60,8 @@ class MiniGrid(Suite):
 
 class Highway(Suite):
     """A road or a parking lot from above, and the place in metres and heading of the car."""
+
+    example = "parking-v0"
 
     def __init__(self, env: gymnasium.Env, name: str, settings: dict[str, Any]):
         super().__init__(env)

@@ -24,7 +24,7 @@ class Vector:
 
     def __init__(self, env: VectorEnv, settings: dict[str, Any]):
         self._env, self._size = env, settings["size"]
-        self.actions = action_list(env.single_action_space, settings["bins"], settings["actions"], known_names(env))
+        self.actions = action_list(env.single_action_space, settings, known_names(env))
         self._from_observation = is_image(env.single_observation_space) and not settings["render"]
         self._scored, self._mode = settings["score"], reset_mode(env)
         self._over = np.zeros(env.num_envs, bool)

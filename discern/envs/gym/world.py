@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from discern.config import Config
-from discern.envs.base import GOAL_SEEDS, Attempts, Dimension, EnvSpec, Half, HostStep
+from discern.envs.base import GOAL_SEEDS, Attempts, Dimension, EnvSpec, Half, HostStep, far_apart
 from discern.envs.processes import Process, Processes, shares
+from discern.presets import suite_of
 from discern.types import UserError
 
 WORLDS_PER_PROCESS = 4  # at least; a process costs half a second
 SCORED_AT_ONCE = 32
 P_NEW_ACTION = 0.25  # random play that makes goals keeps an action for four steps on average, so that it gets somewhere
+CANDIDATES = 8  # for each goal of an even set
 SLOW = "; if it is only slow, give it longer with --gym.step-timeout"
 UNSCORED = "none of its quantities is named: train with --gym.score name:low:high for a key of its info"
 
@@ -35,8 +37,6 @@ class Gym:
     is nobody's twin goes on unless its attempt is to restart.
     """
 
-    goal_sets = ("random",)
-
     def __init__(self, name: str, n: int, config: Config, attempts: Attempts | None = None):
         named = tuple(dimension(text) for text in config.gym.score)
         settings = asdict(config.gym) | {
@@ -44,6 +44,7 @@ class Gym:
             "score": [d.name for d in named],
         }
         self.size = n
+        self.goal_sets = ("even", "random") if suite_of(name) == "minigrid" else ("random",)
         self._horizon = config.actor.horizon
         self._attempts = attempts
         self._age, self._ended = np.zeros(n, int), np.zeros(n, bool)
@@ -108,8 +109,12 @@ class Gym:
         return np.asarray(raw.measures)
 
     def goals(self, name: str, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Frames of random play, each up to T steps after a fresh start, whatever the number of environments."""
-        del name  # there is one set
+        """Frames of random play, each up to T steps after a fresh start, whatever the number of environments; of an
+        even set those among many that are farthest apart, since random play hardly leaves a corner."""
+        if name == "even":
+            images, measures = self.goals("random", half, CANDIDATES * count)
+            chosen = far_apart(on_a_scale(measures, self.spec.dimensions), count)
+            return images[chosen], measures[chosen]
         seed, starts = GOAL_SEEDS[half], range(0, count, self.size)
         made = [self._some_goals(seed, np.arange(start, start + self.size)) for start in starts]
         images, measures = (np.concatenate(parts)[:count] for parts in zip(*made, strict=True))
@@ -146,6 +151,15 @@ def misfit(made: list[dict[str, Any]], attempts: Attempts | None) -> str | None:
     if made[0]["vector"] and attempts is not None:
         return "is a vector, which restarts as a whole: leave --actor.twins at 1 and --actor.p-restart at 0"
     return None
+
+
+def on_a_scale(measures: np.ndarray, dimensions: tuple[Dimension, ...]) -> np.ndarray:
+    """Points whose distances are those of the measures, in ranges: [M, D] → [M, D + those that wrap]."""
+    low, high = (np.array([getattr(d, end) for d in dimensions]) for end in ("low", "high"))
+    wraps = np.array([d.wraps for d in dimensions], bool)
+    shares = (measures - low) / (high - low)
+    angles = 2 * np.pi * shares[:, wraps]
+    return np.concatenate([shares[:, ~wraps], np.cos(angles) / 2, np.sin(angles) / 2], axis=1)
 
 
 def dimension(text: str) -> Dimension:

@@ -24,9 +24,7 @@ class World:
     def __init__(self, env: gymnasium.Env, settings: dict[str, Any]):
         self._env, self._size = env, settings["size"]
         known = env if isinstance(env, Suite) else Suite
-        self.actions = action_list(
-            env.action_space, settings["bins"], settings["actions"], known.action_names or known_names(env), known.axes
-        )
+        self.actions = action_list(env.action_space, settings, known.action_names or known_names(env), known.axes)
         self.dimensions = known.dimensions
         self._from_observation = is_image(env.observation_space) and not settings["render"]
         self._frame_skip = settings["frame_skip"]
