@@ -107,7 +107,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Draw figures of the paper; the runs they lack are made first."""
+    """Draw figures of the paper; the runs they lack are made first, by several machines too that share a folder."""
 
     figures: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FIGURE …")]
     """all, or names of figures."""
@@ -118,6 +118,8 @@ class Reproduce:
     """tiny: every figure on the arena, small enough for two cores."""
     out: Path = Path("reproduced")
     """Where runs and figures go, and are looked for."""
+    yes: bool = False
+    """Begin without asking whether the cost is right."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,15 @@ def _probe(wanted: Probe) -> None:
 def _reproduce(wanted: Reproduce) -> None:
     from discern.reproduce import reproduce
 
-    reproduce(wanted.figures, wanted.out, wanted.budget, wanted.seeds, wanted.preset)
+    def agrees(cost: Any) -> bool:
+        print(cost)
+        if wanted.yes or not cost.runs:
+            return True
+        if not sys.stdin.isatty():
+            raise UserError("nobody is here to agree to that: say --yes")
+        return input("Begin? [y/N] ").strip().lower() in ("y", "yes")
+
+    reproduce(wanted.figures, wanted.out, wanted.budget, wanted.seeds, wanted.preset, agrees=agrees)
 
 
 def _figures(wanted: Figures) -> None:
