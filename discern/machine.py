@@ -9,6 +9,8 @@ EXTRAS = {  # what the extras of pyproject.toml install, by the names they are i
     "atari": ("ale_py", "cv2"),
     "control": ("mujoco", "dm_control"),
     "doom": ("vizdoom",),
+    "minigrid": ("minigrid", "gymnasium", "cv2"),
+    "highway": ("highway_env", "gymnasium", "cv2"),
     "gym": ("gymnasium", "cv2"),
     "cluster": ("ray",),
     "studio": ("gradio",),

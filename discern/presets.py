@@ -7,6 +7,7 @@ from discern.types import UserError
 
 ConfigName = Literal["fast", "paper"]
 PresetName = Literal["fast", "paper", "tiny"]
+GYMNASIUM = ("gym", "minigrid", "highway")  # suites of Gymnasium's environments, whose settings are those of gym
 
 FAST: dict[str, Any] = {
     "network.layer_norm": True,
@@ -57,6 +58,17 @@ ARENA: dict[str, Any] = {
     "network.time_units": 16,
 }
 
+DRIVING: dict[str, Any] = GYM | {"actor.horizon": 8}  # seconds, of episodes that last ten or more
+
+GRID: dict[str, Any] = ARENA | {
+    "steps": None,
+    "minutes": 10.0,
+    "actor.horizon": 25,
+    "evaluation_goals": 50,
+    "gym.size": 64,
+}
+ROOM: dict[str, Any] = GRID | {"gym.only": ("left", "right", "forward", "done")}  # there is nothing to pick up
+
 SIZES: dict[str, dict[str, Any]] = {
     "arena": ARENA,
     "arena/16": ARENA | {"steps": 300_000, "actor.horizon": 14, "network.features": 64, "network.lstm": 64},
@@ -82,6 +94,12 @@ SIZES: dict[str, dict[str, Any]] = {
     "gym": GYM,
     "gym/CarRacing-v3": GYM
     | {"gym.frame_skip": 4, "actor.warm_up": 5, "goal_buffer.capacity": 128, "evaluation_goals": 16},
+    "minigrid": GRID,
+    "minigrid/MiniGrid-Empty-8x8-v0": ROOM | {"gym.size": 32, "actor.horizon": 20},
+    "minigrid/MiniGrid-Empty-16x16-v0": ROOM | {"actor.horizon": 35},
+    "minigrid/MiniGrid-FourRooms-v0": ROOM | {"gym.size": 76, "actor.horizon": 45},
+    "highway": DRIVING,
+    "highway/parking-v0": GYM,
 }
 
 LONG: dict[str, Any] = {  # for goals that take many steps: what came of them must reach the first of them soon
@@ -139,6 +157,8 @@ SWUNG: dict[str, Any] = POSED | {  # single random steps swing nothing, and twin
     "actor.ez_greedy": 2.0,
 }
 
+GYM_FAST: dict[str, Any] = {"network.subtract_mean_image": True, "learner.batch": 32, "learner.replay_ratio": 8.0}
+
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
     "arena/16": {"learner.learning_rate": 2e-3},
@@ -157,7 +177,10 @@ FAST_IN: dict[str, dict[str, Any]] = {
     "control/cartpole-swingup": SWUNG | DIVERSE | {"learner.anneal": 0.5},  # most poles hang, goals stand
     "control/ball_in_cup-catch": SWUNG | {"actor.ez_greedy": 1.5},
     "control/finger-spin": SWUNG | {"actor.ez_greedy": 1.0},  # a strike takes a few steps
-    "gym": {"network.subtract_mean_image": True, "learner.batch": 32, "learner.replay_ratio": 8.0},
+    "gym": GYM_FAST,
+    "minigrid": GYM_FAST | {"learner.batch": 64, "learner.learning_rate": 1e-3},
+    "highway": GYM_FAST,
+    "highway/parking-v0": GYM_FAST | TWINS | {"actor.twins": 4},  # where the car should park and how it starts
 }
 
 

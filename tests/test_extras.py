@@ -20,6 +20,8 @@ LINES = {
     "control": ["train control/reacher-hard", "bench control/pendulum-swingup"],
     "doom": ["train doom/watermaze", "bench doom/my_way_home"],
     "gym": ["train gym/CarRacing-v3", "train my_module:factory"],
+    "highway": ["train highway/parking-v0"],
+    "minigrid": ["train minigrid/MiniGrid-Empty-8x8-v0"],
     "cluster": ["train --cluster local", "train --cluster auto"],
     "studio": ["studio"],
     "video": [f"record {AGENT} --out film.mp4"],

@@ -13,7 +13,7 @@ from discern.envs.arena import Arena
 from discern.envs.base import Attempts, DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
 from discern.envs.watermaze.world import Watermaze
 from discern.machine import EXTRAS, require
-from discern.presets import preset, suite_of
+from discern.presets import GYMNASIUM, preset, suite_of
 from discern.types import UserError
 
 Env = DeviceEnv | HostEnv
@@ -74,7 +74,13 @@ def _gym(name: str, n: int, config: Config, scored: bool, attempts: Attempts | N
 
 
 Maker = Callable[[str, int, Config, bool, Attempts | None], HostEnv]
-SUITES: dict[str, Maker] = {"atari": _atari, "control": _control, "doom": _doom, "lab": _lab, "gym": _gym}
+SUITES: dict[str, Maker] = {
+    "atari": _atari,
+    "control": _control,
+    "doom": _doom,
+    "lab": _lab,
+    **dict.fromkeys(GYMNASIUM, _gym),
+}
 
 
 def make_env(name: str, n: int = 1, config: Config | None = None, attempts: Attempts | None = None) -> Env:
@@ -94,15 +100,10 @@ def _make(name: str, n: int, config: Config | None, scored: bool, attempts: Atte
             require(suite, name)
         return SUITES[suite](name, n, config or preset(name), scored, attempts)
     if name not in WORLDS:
-        hosted = (
-            "atari/seaquest",
-            "atari/montezuma_revenge",
-            "atari/…",
-            "control/reacher-hard",
-            "control/…",
-            "doom/watermaze",
-        )
-        known = [*sorted(WORLDS), *hosted, "lab/rooms_watermaze", "gym/CarRacing-v3", "gym/…", "my_module:factory"]
+        hosted = ("atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…")
+        modules = ("minigrid/MiniGrid-FourRooms-v0", "highway/parking-v0", "gym/CarRacing-v3", "gym/…")
+        first_person = ("doom/watermaze", "doom/my_way_home", "lab/rooms_watermaze")
+        known = [*sorted(WORLDS), *hosted, *first_person, *modules, "my_module:factory"]
         raise UserError(f"there is no world '{name}'" + (nearest(name, known) or f"; there are: {', '.join(known)}"))
     return WORLDS[name]()
 
@@ -125,7 +126,7 @@ def spec_of(config: Config) -> EnvSpec:
 
 def names_code(config: Config) -> bool:
     """Whether the config says what code to import, or what to call it with, to make its world."""
-    return suite_of(config.env) == "gym" and (":" in config.env or config.gym.make_args != "{}")
+    return suite_of(config.env) in GYMNASIUM and (":" in config.env or config.gym.make_args != "{}")
 
 
 def is_host(env: Env) -> TypeIs[HostEnv]:

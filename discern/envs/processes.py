@@ -6,10 +6,10 @@ process that asks; this one ends when its input does.
 """
 
 import contextlib
+import importlib
 import mmap
 import os
 import pickle
-import runpy
 import select
 import signal
 import struct
@@ -22,6 +22,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
@@ -217,13 +218,17 @@ def serve(file: str, kind: str) -> None:
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)  # an environment may read and print as it likes
+    package = ModuleType("served")  # the file's folder alone: as a part of discern it would load JAX
+    package.__path__ = [os.path.dirname(file)]
+    sys.modules["served"] = package
     served: Any = None
     with contextlib.suppress(EOFError):
         while True:
             request = pickle.load(requests)
             try:
                 if served is None:
-                    served, answer = runpy.run_path(file)[kind](*request), True
+                    served = getattr(importlib.import_module(f"served.{Path(file).stem}"), kind)(*request)
+                    answer = True
                 else:
                     method, argument = request
                     answer = getattr(served, method)(argument)
