@@ -91,6 +91,10 @@ class Evaluate:
     """Numbers of steps to score as well: --budgets 5 10 20."""
     budget_figure: Path | None = None
     """Where to draw success over the --budgets: a .png."""
+    plan: bool = False
+    """Go to far goals over waypoints of the goal buffer, in 3 T steps or --steps; plain pursuits beside it."""
+    stop_early: bool = False
+    """Also score attempts as ended where the agent says it is there, and how soon that is."""
     json: bool = False
     """Print one JSON object and nothing else."""
 
@@ -245,11 +249,26 @@ def _bench(wanted: Bench) -> None:
     _print(bench(wanted.settings, wanted.seconds), wanted.json)
 
 
+def _evaluate_far(wanted: Evaluate) -> None:
+    if wanted.figure or wanted.budgets or wanted.budget_figure:
+        raise UserError("--figure, --budgets and --budget-figure go without --plan and --stop-early")
+    from discern.evaluation.far import as_table, evaluate_far
+
+    options = dataclasses.asdict(wanted)
+    for name in ("json", "figure", "budgets", "budget_figure"):
+        del options[name]
+    report = evaluate_far(**options)
+    print(json.dumps(report) if wanted.json else as_table(report))
+
+
 def _evaluate(wanted: Evaluate) -> None:
+    if wanted.plan or wanted.stop_early:
+        return _evaluate_far(wanted)
     from discern.evaluation.report import evaluate
 
     options = dataclasses.asdict(wanted)
-    del options["json"]
+    for name in ("json", "plan", "stop_early"):
+        del options[name]
     report = evaluate(**options)
     if wanted.json:
         _print(report, as_json=True)

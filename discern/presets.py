@@ -73,6 +73,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "arena": ARENA,
     "arena/16": ARENA | {"steps": 300_000, "actor.horizon": 14, "network.features": 64, "network.lstm": 64},
     "arena/two": ARENA | {"steps": 1_500_000, "actor.horizon": 32},
+    "arena/maze": ARENA | {"steps": 700_000, "actor.horizon": 12},  # a third of the longest way
     "arena/84": {
         "steps": 2_500_000,
         "actor.horizon": 30,
@@ -165,6 +166,7 @@ FAST_IN: dict[str, dict[str, Any]] = {
     "arena/two": TWINS
     | {"reward.pair_gap": 2.0, "reward.hidden": 128, "learner.learning_rate": 1e-3, "learner.replay_ratio": 8.0}
     | {"learner.anneal": 0.5},
+    "arena/maze": {"learner.learning_rate": 1e-3},
     "arena/84": {},
     "atari": ATARI_FAST,
     "atari/montezuma_revenge": ATARI_FAST | {"actor.ez_greedy": 2.0},  # single random steps climb no ladder

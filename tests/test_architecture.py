@@ -18,6 +18,7 @@ ROOMS = [
     "envs",
     "agent",
     "storage",
+    "planning",
 ]
 ROOMS += ["inference", "evaluation", "training", "diagnostics", "reproduce", "studio", "cli", "__main__"]
 SOURCE = Path(__file__).parent.parent / "discern"

@@ -10,6 +10,7 @@ from typing_extensions import TypeIs
 from discern.checks import nearest
 from discern.config import Config
 from discern.envs.arena import Arena
+from discern.envs.arena_maze import Maze
 from discern.envs.base import Attempts, DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
 from discern.envs.watermaze.world import Watermaze
 from discern.machine import EXTRAS, require
@@ -27,6 +28,7 @@ WORLDS: dict[str, Callable[[], DeviceEnv]] = {
     "arena/two": lambda: Arena(
         size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, slider=True, name="arena/two"
     ),
+    "arena/maze": Maze,
     "watermaze": Watermaze,
 }
 
