@@ -28,7 +28,13 @@ import numpy as np
 
 START_SECONDS = 120.0
 LENGTH = struct.Struct("<Q")
-DOING = {"prove": "being made", "make": "being made", "reset": "resetting", "step": "stepping"}
+DOING = {
+    "prove": "being made",
+    "make": "being made",
+    "reset": "resetting",
+    "step": "stepping",
+    "ranges": "saying its numbers",
+}
 
 
 class Process:

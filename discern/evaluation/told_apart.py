@@ -28,7 +28,7 @@ from discern.types import Params
 OTHERS = 31
 SEEDS = 20_190_508, 20_190_509  # of two plays of the same actions: one to train on, one that is not seen before
 P_NEW_ACTION = 0.25  # random play keeps an action for four steps on average, so that it gets somewhere
-TWINS, GROUPS = 8, {"gym": 4, "lab": 2, "atari": 8, "control": 8}  # a step of some worlds is dear
+TWINS, GROUPS = 8, {"gym": 4, "lab": 2, "atari": 8, "control": 4}  # a step of some worlds is dear
 BYTES = 2**26  # of a play's frames, at most, where steps are cheap
 UPDATES, PAIRS, GROUPS_AT_ONCE, MEAN_GAP = 300, 2, 8, 3.0
 
@@ -113,7 +113,7 @@ class ToldApart:
         scored dimensions, if that reaches it; where none can be measured, what its own actions end in after another
         start, for goals that are ends of play."""
         images, ends, own = self._ends, self._unseen.frames[:, -1], np.arange(len(self._ends))
-        frames, measures = (part.reshape((-1, *part.shape[2:])) for part in self._unseen)
+        frames, measures = (np.concatenate(part) for part in self._unseen)
         if measures.shape[-1]:
             nearest, reaches = nearest_frames(measures, goals.measures, dimensions)
             images, ends, own = goals.images, frames[nearest[reaches]], np.flatnonzero(reaches)

@@ -22,6 +22,7 @@ class Scoring:
         self.config, self.learner = config, learner
         self.env = make_scored_env(config.env, config.evaluation_goals, config)
         self.goals = goal_set(self.env, "tune", config.evaluation_goals)
+        self.hint: str | None = self.env.score_hint() if hasattr(self.env, "score_hint") else None
         self.apart_by = told_apart_in(config) if config.evaluate_every else None
         self.evaluate = evaluator(learner.imitator, self.env, self.apart_by)
         self.final_trials = max(config.evaluation_trials, 1 if is_host(self.env) else 5)

@@ -79,6 +79,8 @@ class Session:
         self.console.print(
             f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
         )
+        if self.scoring.hint:
+            self.console.print(self.scoring.hint, soft_wrap=True, highlight=False, markup=False)
         after_step = self.state.steps if self.resumed else None
         with Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
             try:

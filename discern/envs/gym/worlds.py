@@ -34,6 +34,7 @@ class World:
         self._frame_skip, self._size, self._scored = settings["frame_skip"], settings["size"], settings["score"]
         self._over = True
         self._seed: int | None = None
+        self.ranges: dict[str, tuple[float, float]] = {}  # where nothing is scored, of what could be
 
     def prove(self) -> None:
         """One step, so that what cannot work is known before a run begins."""
@@ -65,6 +66,10 @@ class World:
             if self._over:
                 break
         self._observation = observation
+        if not self._scored:
+            for name, value in numbers(observation, self._info).items():
+                low, high = self.ranges.get(name, (value, value))
+                self.ranges[name] = min(low, value), max(high, value)
         return self._image(observation), self._measures(observation), is_first, self._over
 
     def _image(self, observation: Any) -> np.ndarray:
@@ -127,6 +132,10 @@ class Worlds:
             shown.append(world.step(action))
         images, measures, is_first, is_last = zip(*shown, strict=True)
         return np.stack(images), np.stack(measures), np.array(is_first), np.array(is_last)
+
+    def ranges(self, _: Any) -> list[dict[str, tuple[float, float]]]:
+        """The lowest and the highest so far of every number that could be scored, in each; empty where one is."""
+        return [world.ranges for world in self._worlds]
 
     def close(self) -> None:
         for world in self._worlds:
@@ -204,3 +213,12 @@ def measure(name: str, observation: Any, info: dict[str, Any]) -> float:
         return float(np.asarray(info[name]).item())
     except (KeyError, IndexError, TypeError, ValueError):
         return float("nan")
+
+
+def numbers(observation: Any, info: dict[str, Any]) -> dict[str, float]:
+    """Every number that could be scored: those of `info`, and the elements of an observation that is a vector."""
+    names = [name for name, value in info.items() if isinstance(name, str) and not isinstance(value, bool | np.bool_)]
+    elements = np.size(observation) if np.ndim(observation) == 1 else 0
+    names += [f"observation[{i}]" for i in range(elements)]
+    values = {name: measure(name, observation, info) for name in names}
+    return {name: value for name, value in values.items() if np.isfinite(value)}
