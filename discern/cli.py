@@ -276,10 +276,17 @@ def _evaluate(wanted: Evaluate) -> None:
     goals, often = report["goals"], f"{wanted.trials} trials, {report['steps']} steps each"
     print(f"{report['env']}: {goals['count']} goals ('{goals['set']}', {goals['digest']}) × {often}")
     print(f"{'reached':>12}  {'agent':>7}  {'random':>7}")
-    print(f"{'whole goal':>12}  {report['success']:7.1%}  {report['random']:7.1%}")
-    print(f"{'at some step':>12}  {report['at_some_step']:7.1%}  {report['random_at_some_step']:7.1%}")
+    if report["success"] is None:
+        print(f"no success rate, because {report['unscored']}")
+    else:
+        print(f"{'whole goal':>12}  {report['success']:7.1%}  {report['random']:7.1%}")
+        print(f"{'at some step':>12}  {report['at_some_step']:7.1%}  {report['random_at_some_step']:7.1%}")
     for name, share in report["per_dimension"].items():
         print(f"{name:>12}  {share:7.1%}  {report['random_per_dimension'][name]:7.1%}")
+    for name, key in (("told apart", "told_apart"), ("by pixels", "told_apart_pixels")):
+        shares, ceiling = (report[key], report[f"{key}_random"]), report[f"{key}_ceiling"]
+        at_best = "" if ceiling is None else f", at best {ceiling:.1%}"
+        print(f"{name:>12}  {shares[0]:7.1%}  {shares[1]:7.1%}  chance {report['told_apart_chance']:.1%}{at_best}")
     for budget, shares in report.get("budgets", {}).items():
         print(f"{f'in {budget} steps':>12}  {shares['success']:7.1%}  at some step {shares['at_some_step']:.1%}")
 

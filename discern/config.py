@@ -237,7 +237,8 @@ class Config:
     replay_capacity: Positive = 10_000
     """Trajectories kept for replay."""
     evaluate_every: Positive | None = 100_000
-    """Agent steps between two evaluations on held-out goals, the tune half; None: only at the end."""
+    """Agent steps between two evaluations on held-out goals, the tune half; None: success at the end alone, and
+    no goals told apart."""
     evaluation_goals: Positive = 100
     """Of each half of the goal set; a run ends with a score on the test half."""
     evaluation_trials: Positive = 1

@@ -29,7 +29,14 @@ import numpy as np
 
 START_SECONDS = 120.0
 LENGTH = struct.Struct("<Q")
-DOING = {"prove": "being made", "make": "being made", "reset": "resetting", "step": "stepping", "place": "being placed"}
+DOING = {
+    "prove": "being made",
+    "make": "being made",
+    "reset": "resetting",
+    "step": "stepping",
+    "ranges": "saying its numbers",
+    "place": "being placed",
+}
 
 
 class Process:

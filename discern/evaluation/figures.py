@@ -18,11 +18,18 @@ MARKERS = "os^Dvx"
 
 
 def draw_curve(rows: list[dict], path: Path) -> None:
-    """Success on held-out goals and the teacher's accuracy against agent steps."""
+    """Success on held-out goals, or where there is none how many are told apart, and the teacher's accuracy."""
+    scored = any("success" in row for row in rows)
+    apart = (
+        ("told_apart", "held-out goals told apart (tune half)", "k-o"),
+        ("told_apart_pixels", "the same by pixels", "k-x"),
+        ("told_apart_random", "random policy", "k:"),
+    )
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for name, label, style in (
         ("success", "held-out goals reached (tune half)", "k-o"),
         ("random", "random policy", "k:"),
+        *(() if scored else apart),
         ("teacher_accuracy", "teacher accuracy on intended goals", "b--"),
     ):
         points = [(row["steps"], row[name]) for row in rows if name in row]

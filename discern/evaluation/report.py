@@ -11,6 +11,7 @@ import jax
 from discern.envs import opened
 from discern.evaluation.achievement import evaluator
 from discern.evaluation.goal_sets import goal_set
+from discern.evaluation.told_apart import Shares, chance, told_apart_in
 from discern.inference import Agent, load
 from discern.machine import available_cores
 from discern.storage.run_folder import refuse_file
@@ -28,7 +29,8 @@ def evaluate(
     budgets: Sequence[int] = (),
     budget_figure: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it.
+    """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it; where nothing is scored, goals
+    are told apart and no more.
 
     `goals` is the test half of the world's usual set unless named, with `count` goals a half; `figure` is where to draw
     goals above the average of what was achieved. An attempt takes T steps, or `steps`; `budgets` are numbers of steps
@@ -39,15 +41,18 @@ def evaluate(
     _refuse_undrawable(figure, budget_figure, budgets)
     began = time.monotonic()
     agent = load(run)
-    refuse_unscored(agent)
+    if budgets:
+        refuse_unscored(agent)
     steps = agent.budget(steps)
     budgets = sorted({agent.budget(budget) for budget in budgets})
     with opened(agent.make_scored_env(count)) as env:
         wanted = goal_set(env, goals, count)
-        attempt = evaluator(agent.learner.imitator, env)
+        apart_by = told_apart_in(agent.config)
+        attempt = evaluator(agent.learner.imitator, env, apart_by)
         score = attempt(agent.params, wanted, trials, seed=seed, steps=steps)
         random = attempt(agent.params, wanted, trials, epsilon=1.0, seed=seed, steps=steps)
         scores = [attempt(agent.params, wanted, trials, seed=seed, steps=budget) for budget in budgets]
+        ceiling = apart_by.ceiling(wanted, env.spec.dimensions)
     shares = [{"success": one.success, "at_some_step": one.at_some_step} for one in scores]
     by_budget = dict(zip(budgets, shares, strict=True))
     if figure is not None or budget_figure is not None:
@@ -62,9 +67,11 @@ def evaluate(
         "random": random.success,
         "at_some_step": score.at_some_step,
         "random_at_some_step": random.at_some_step,
+        **_told_apart({"": score.told_apart, "_random": random.told_apart, "_ceiling": ceiling}, len(wanted.images)),
         "steps": steps,
         "goals": {"set": wanted.name, "count": len(wanted.images), "digest": wanted.digest},
         "trials": trials,
+        **({} if agent.spec.dimensions else {"unscored": agent.spec.unscored}),
         "per_dimension": score.per_dimension,
         "random_per_dimension": random.per_dimension,
         "by_goal": [round(float(share), 4) for share in score.by_goal],
@@ -73,6 +80,16 @@ def evaluate(
         "seed": seed,
         "seconds": round(time.monotonic() - began, 2),
         "machine": machine(),
+    }
+
+
+def _told_apart(shares: dict[str, Shares | None], goals: int) -> dict[str, Any]:
+    """In the embedding and in pixels each, and the chance that goes with so many goals."""
+    by_pixels = {f"told_apart_pixels{whose}": share and share.pixels for whose, share in shares.items()}
+    return {
+        **{f"told_apart{whose}": share and share.embedded for whose, share in shares.items()},
+        **by_pixels,
+        "told_apart_chance": chance(goals),
     }
 
 
@@ -95,7 +112,7 @@ def refuse_unscored(agent: Agent) -> None:
     if not agent.spec.dimensions:
         raise UserError(
             f"{agent.spec.name} has no success rate, because {agent.spec.unscored}; "
-            f"train and look at the run's goals.png"
+            f"discern evaluate says how far its goals are told apart"
         )
 
 

@@ -25,6 +25,8 @@ SHOWN = {
     "success": "{:.1%}",
     "at_some_step": "{:.1%}",
     "random": "{:.1%}",
+    "told_apart": "{:.1%}",
+    "told_apart_pixels": "{:.1%}",
     "seconds": "{:,.0f}",
     "seconds_left": "{:,.0f}",
 }

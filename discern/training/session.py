@@ -13,6 +13,7 @@ from rich.console import Console
 from discern.evaluation.achievement import Score
 from discern.evaluation.final import save_final, save_strip
 from discern.evaluation.probe import sight_in_trajectories, trajectory_probe
+from discern.evaluation.told_apart import sentence
 from discern.storage.run_folder import RunFolder
 from discern.storage.state import TrainState, budget_spent, diverged, save_state
 from discern.training.metrics import Metrics, Rates
@@ -78,6 +79,8 @@ class Session:
         self.console.print(
             f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
         )
+        if self.scoring.hint:
+            self.console.print(self.scoring.hint, soft_wrap=True, highlight=False, markup=False)
         after_step = self.state.steps if self.resumed else None
         with Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
             try:
@@ -91,7 +94,7 @@ class Session:
                 advice = f"stopped and saved; go on with: discern train --resume {self.folder.path}"
                 raise StoppedError(advice, stop.signal)
             self.log(metrics, {}, self.score())
-            goals, score, random = self.scoring.final(self.state.learner.agent)
+            goals, score, random, ceiling = self.scoring.final(self.state.learner.agent)
         save_final(self.folder, goals, score, random)
         draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
         draw_goals(goals, score, self.folder.path / "goals.png")
@@ -103,6 +106,8 @@ class Session:
                 f"{score.success:.1%} of {len(goals.images)} held-out goals ({goals.name}) reached "
                 f"(random policy {random.success:.1%})"
             )
+        if score.told_apart is not None:
+            reached += f"; {sentence(score.told_apart, random.told_apart, ceiling, len(goals.images))}"
         self.console.print(f"{reached}; see {self.folder.path}/goals.png", soft_wrap=True)
         return self.folder.path
 
@@ -117,7 +122,7 @@ class Session:
                 self.refuse_if_nothing_lasts()
             now = time.monotonic()
             self.state = self.state._replace(seconds=self.seconds_before + now - self.began)
-            evaluation_due = self.scoring.scored and self.config.evaluate_every and self.state.steps >= self.evaluate_at
+            evaluation_due = self.config.evaluate_every and self.state.steps >= self.evaluate_at
             if learned and (evaluation_due or now - self.last_log >= self.config.log_seconds):
                 self.log(metrics, learned, self.score() if evaluation_due else None)
             if now - self.last_save >= self.config.checkpoint_seconds:
@@ -168,6 +173,7 @@ class Session:
             row |= {"success": score.success, "at_some_step": score.at_some_step, "per_dimension": score.per_dimension}
             row |= self.probe()
         if score is not None:
+            row |= self.scoring.told_apart(score)
             save_strip(self.scoring.goals.images, score.final_images, self.folder.path / "goals.png")
         metrics.write(row)
         self.last_log = time.monotonic()

@@ -70,3 +70,12 @@ def refuse_unmeasured(measures: np.ndarray, names: list[str], info: dict[str, An
         raise RefusedError(
             f"has no number '{names[int(np.isnan(measures).argmax())]}' to score: its info holds {known}"
         )
+
+
+def numbers(observation: Any, info: dict[str, Any]) -> dict[str, float]:
+    """Every number that could be scored: those of `info`, and the elements of an observation that is a vector."""
+    names = [name for name, value in info.items() if isinstance(name, str) and not isinstance(value, bool | np.bool_)]
+    elements = np.size(observation) if np.ndim(observation) == 1 else 0
+    names += [f"observation[{i}]" for i in range(elements)]
+    values = {name: measure(name, observation, info) for name in names}
+    return {name: value for name, value in values.items() if np.isfinite(value)}

@@ -1,6 +1,7 @@
 """Any Gymnasium environment that shows pixels: `gym/CarRacing-v3`, `minigrid/…`, `highway/…`, or `module:factory`."""
 
 import json
+import shlex
 from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from discern.types import UserError
 
 WORLDS_PER_PROCESS = 4  # at least; a process costs half a second
 SCORED_AT_ONCE = 32
+HINTED = 8  # numbers that could be scored
 P_NEW_ACTION = 0.25  # random play that makes goals keeps an action for four steps on average, so that it gets somewhere
 CANDIDATES = 8  # for each goal of an even set
 SLOW = "; if it is only slow, give it longer with --gym.step-timeout"
@@ -136,6 +138,17 @@ class Gym:
             look = Look(*(np.where(_rows(going, new), new, old) for new, old in zip(step.raw, look, strict=True)))
             over |= step.is_last
         return look
+
+    def score_hint(self) -> str | None:
+        """How to score what has varied since it was made; None where something is scored, or nothing has."""
+        self._worlds.ask("ranges", np.arange(self.size))
+        ends: dict[str, list[float]] = {}
+        for name, ends_in_one in (entry for part in self._worlds.answers() for one in part for entry in one.items()):
+            ends.setdefault(name, []).extend(ends_in_one)
+        found = {name: (min(seen), max(seen)) for name, seen in ends.items()}
+        named = [shlex.quote(f"{name}:{low:.4g}:{high:.4g}") for name, (low, high) in found.items() if low < high]
+        more = ["…"] if len(named) > HINTED else []
+        return f"score it with --gym.score {' '.join(named[:HINTED] + more)}" if named else None
 
     def close(self) -> None:
         self._worlds.close()

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from .actions import action_list, known_names
-from .looks import RESET, STEP, RefusedError, is_image, measure, parts, refuse_unmeasured, rendered, shrunk
+from .looks import RESET, STEP, RefusedError, is_image, measure, numbers, parts, refuse_unmeasured, rendered, shrunk
 from .making import make
 from .suites import Suite
 from .vectors import Vector
@@ -31,6 +31,7 @@ class World:
         self._scored = settings["score"] or [name for name, *_ in self.dimensions]
         self._over = True
         self._seed: int | None = None
+        self.ranges: dict[str, tuple[float, float]] = {}  # where nothing is scored, of what could be
 
     def prove(self) -> None:
         """One step, so that what cannot work is known before a run begins."""
@@ -58,6 +59,10 @@ class World:
             self._over = bool(terminated or truncated)
             if self._over:
                 break
+        if not self._scored:
+            for name, value in numbers(self._observation, self._info).items():
+                low, high = self.ranges.get(name, (value, value))
+                self.ranges[name] = min(low, value), max(high, value)
         seen, did = (self._observation, "observed") if self._from_observation else (rendered(self._env), "rendered")
         measures = [measure(name, self._observation, self._info) for name in self._scored]
         return shrunk(seen, self._size, did), np.array(measures, np.float32), is_first, self._over
@@ -121,6 +126,10 @@ class Worlds:
             shown.append(world.step(action))
         images, measures, is_first, is_last = zip(*shown, strict=True)
         return np.stack(images), np.stack(measures), np.array(is_first), np.array(is_last)
+
+    def ranges(self, _: Any) -> list[dict[str, tuple[float, float]]]:
+        """The lowest and the highest so far of every number that could be scored, in each; empty where one is."""
+        return [world.ranges for world in self._worlds]
 
     def close(self) -> None:
         for world in self._worlds:
