@@ -13,6 +13,7 @@ EXTRAS = {  # what the extras of pyproject.toml install, by the names they are i
     "studio": ("gradio",),
     "video": ("av",),
     "tensorboard": ("tensorboard",),
+    "wandb": ("wandb",),
 }
 
 

@@ -21,6 +21,7 @@ LINES = {
     "gym": ["train gym/CarRacing-v3", "train my_module:factory"],
     "cluster": ["train --cluster local", "train --cluster auto"],
     "studio": ["studio"],
+    "wandb": ["train --wandb", "train arena --wandb offline"],
     "video": [f"record {AGENT} --out film.mp4"],
 }
 CASES = [(extra, package, line) for extra, lines in LINES.items() for line in lines for package in EXTRAS[extra]]
