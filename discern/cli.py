@@ -15,7 +15,7 @@ from discern.compile_cache import keep_compiled
 from discern.machine import require
 from discern.parsing import Settings, parse
 from discern.presets import ConfigName, PresetName
-from discern.types import Precision, StoppedError, UserError
+from discern.types import Precision, StoppedError, UserError, WandbMode
 
 ABOUT = """Learn to bring about any goal image, with no reward and no demonstration. `discern COMMAND --help` lists
 every option of a command; `discern --tyro-print-completion bash` (zsh, fish, tcsh) prints a shell's completions."""
@@ -43,6 +43,8 @@ class Train:
     """Act on a Ray cluster: local starts one on this machine, auto finds the one it belongs to, or HOST:PORT."""
     actors: Positive | None = None
     """Processes that act on the cluster, a core each; None: one for each core but one."""
+    wandb: WandbMode | None = None
+    """Log to Weights & Biases too, online (what `--wandb` alone means) or offline."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Resume:
     cluster: str = ""
     """Go on with actors on a Ray cluster: local, auto or HOST:PORT."""
     actors: Positive | None = None
+    wandb: WandbMode | None = None
+    """Log to Weights & Biases from now on; a run that did so goes on with it unasked."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ class Evaluate:
     seed: Seed = 0
     figure: Path | None = None
     """Where to draw goals above the average of what was achieved: a .png."""
+    worst: Path | None = None
+    """Where to draw the goals reached least above what was achieved: a .png."""
     steps: Positive | None = None
     """Steps to reach a goal in, T by default; fewer need an agent that was trained with --relabel.ends."""
     budgets: tuple[Positive, ...] = ()
@@ -191,8 +197,11 @@ class Doctor:
 
 
 def read(words: list[str]) -> Any:
-    """The command that the words name; `--resume` anywhere makes another command of train."""
+    """The command that the words name; `--resume` anywhere makes another command of train; `--wandb` alone, online."""
     again = any(word.partition("=")[0] == "--resume" for word in words)
+    for place in range(len(words), 0, -1):
+        if words[place - 1] == "--wandb" and words[place : place + 1] not in (["online"], ["offline"], ["None"]):
+            words = [*words[:place], "online", *words[place:]]
     commands = {kind.__name__.lower(): kind for kind in HANDLERS if kind is not Resume}
     return parse(commands | ({"train": Resume} if again else {}), words, ABOUT)
 
@@ -224,18 +233,20 @@ def _train(wanted: Train) -> None:
     if wanted.seeds:
         from discern.training.seeds import train_seeds
 
-        train_seeds(wanted.settings, wanted.seeds, wanted.run, cluster=wanted.cluster, actors=wanted.actors)
+        train_seeds(wanted.settings, wanted.seeds, wanted.run, None, wanted.cluster, wanted.actors, wanted.wandb)
         return
     from discern.training.loop import train
 
-    train(wanted.settings, wanted.run, cluster=wanted.cluster, actors=wanted.actors)
+    train(wanted.settings, wanted.run, cluster=wanted.cluster, actors=wanted.actors, wandb=wanted.wandb)
 
 
 def _resume(wanted: Resume) -> None:
     _refuse_actors_alone(wanted)
     from discern.training.loop import resume
 
-    resume(wanted.resume, wanted.steps, wanted.minutes, cluster=wanted.cluster, actors=wanted.actors)
+    resume(
+        wanted.resume, wanted.steps, wanted.minutes, cluster=wanted.cluster, actors=wanted.actors, wandb=wanted.wandb
+    )
 
 
 def _refuse_actors_alone(wanted: Train | Resume) -> None:

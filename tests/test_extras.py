@@ -24,6 +24,7 @@ LINES = {
     "minigrid": ["train minigrid/MiniGrid-Empty-8x8-v0"],
     "cluster": ["train --cluster local", "train --cluster auto"],
     "studio": ["studio"],
+    "wandb": ["train --wandb", "train arena --wandb offline"],
     "video": [f"record {AGENT} --out film.mp4"],
 }
 CASES = [(extra, package, line) for extra, lines in LINES.items() for line in lines for package in EXTRAS[extra]]

@@ -28,17 +28,19 @@ def evaluate(
     steps: int | None = None,
     budgets: Sequence[int] = (),
     budget_figure: str | Path | None = None,
+    worst: str | Path | None = None,
 ) -> dict[str, Any]:
     """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it; where nothing is scored, goals
     are told apart and no more.
 
     `goals` is the test half of the world's usual set unless named, with `count` goals a half; `figure` is where to draw
     goals above the average of what was achieved. An attempt takes T steps, or `steps`; `budgets` are numbers of steps
-    to score as well, and `budget_figure` is where to draw success over them.
+    to score as well, and `budget_figure` is where to draw success over them; `worst`, where to draw the goals that were
+    reached least.
     """
     _refuse_below({"trials": trials, "count": count}, 1)
     _refuse_below({"seed": seed}, 0)
-    _refuse_undrawable(figure, budget_figure, budgets)
+    _refuse_undrawable((figure, budget_figure, worst), budget_figure, budgets)
     began = time.monotonic()
     agent = load(run)
     if budgets:
@@ -55,13 +57,15 @@ def evaluate(
         ceiling = apart_by.ceiling(wanted, env.spec.dimensions)
     shares = [{"success": one.success, "at_some_step": one.at_some_step} for one in scores]
     by_budget = dict(zip(budgets, shares, strict=True))
-    if figure is not None or budget_figure is not None:
-        from discern.evaluation.figures import draw_averages, draw_budgets  # matplotlib is slow to import
+    if any(path is not None for path in (figure, budget_figure, worst)):
+        from discern.evaluation.figures import draw_averages, draw_budgets, draw_worst  # matplotlib is slow to import
 
         if figure is not None:
             draw_averages(wanted, score.average_images, Path(figure))
         if budget_figure is not None:
             draw_budgets({Path(run).resolve().name: by_budget}, Path(budget_figure))
+        if worst is not None:
+            draw_worst(wanted, score, Path(worst))
     return {
         "success": score.success,
         "random": random.success,
@@ -93,8 +97,10 @@ def _told_apart(shares: dict[str, Shares | None], goals: int) -> dict[str, Any]:
     }
 
 
-def _refuse_undrawable(figure: str | Path | None, budget_figure: str | Path | None, budgets: Sequence[int]) -> None:
-    for path in (figure, budget_figure):
+def _refuse_undrawable(
+    figures: Sequence[str | Path | None], budget_figure: str | Path | None, budgets: Sequence[int]
+) -> None:
+    for path in figures:
         if path is not None:
             refuse_file(Path(path), "draw", (".png",))
     if budget_figure is not None and not budgets:
