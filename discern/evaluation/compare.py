@@ -12,7 +12,19 @@ from discern.evaluation.statistics import interquartile_mean, stratified_bootstr
 from discern.storage.run_folder import RunFolder, refuse_file
 from discern.types import UserError
 
-COLUMNS = ("runs", "world", "seeds", "goals", "success", "at some step", "random", "steps", "updates", "minutes")
+COLUMNS = (
+    "runs",
+    "world",
+    "seeds",
+    "goals",
+    "success",
+    "at some step",
+    "random",
+    "teacher",
+    "steps",
+    "updates",
+    "minutes",
+)
 NAMED = 6  # settings in which a group differs from the first
 
 
@@ -31,29 +43,56 @@ def compare(runs: Sequence[str | Path], out: str | Path | None = None) -> list[d
     for row, folders in zip(rows, groups.values(), strict=True):
         row["differs"] = differences(_alike(folders[0]), first)
     if out is not None:
-        from discern.evaluation.comparisons import Curve, draw_curves  # matplotlib is slow to import
-
-        panels: dict[str, dict[str, list[Curve]]] = {}
-        for row, (name, folders) in zip(rows, groups.items(), strict=True):
-            panels.setdefault(row["world"], {})[name] = [curve(folder) for folder in folders]
-        draw_curves(panels, Path(out))
+        _draw(rows, groups, Path(out))
     return rows
 
 
-def curve(run: Path) -> list[tuple[float, float]]:
-    """Success on the tune half over agent steps: (steps, success) of each evaluation."""
-    return [(row["steps"], row["success"]) for row in RunFolder(run).metrics() if "success" in row]
+def _draw(rows: list[dict[str, Any]], groups: dict[str, list[Path]], out: Path) -> None:
+    """A panel for each world: success, or where that is not known the teacher's accuracy."""
+    from discern.evaluation.comparisons import SUCCESS, Curve, draw_curves  # matplotlib is slow to import
+
+    panels: dict[str, dict[str, list[Curve]]] = {}
+    labels, random = {}, {}
+    for world in dict.fromkeys(row["world"] for row in rows):
+        here = [row for row in rows if row["world"] == world]
+        curves = {row["runs"]: [curve(folder) for folder in groups[row["runs"]]] for row in here}
+        labels[world] = SUCCESS
+        if not any(any(seeds) for seeds in curves.values()):
+            curves = {
+                row["runs"]: [curve(folder, "teacher_accuracy") for folder in groups[row["runs"]]] for row in here
+            }
+            labels[world] = "teacher accuracy (no success rate), %"
+        panels[world] = {_label(row, curves[row["runs"]]): curves[row["runs"]] for row in here}
+        chances = [row["random"] for row in here if row["random"] is not None]
+        if chances:
+            random[world] = float(np.median(chances))
+    draw_curves(panels, out, labels, random)
+
+
+def _label(row: dict[str, Any], curves: Sequence[Sequence[Any]]) -> str:
+    """The name of a group, with what its line is made of."""
+    count, begun = len(row["seeds"]), len(row["seeds"]) - row["finished"]
+    unfinished = ", unfinished" if begun == count == 1 else f", {begun} unfinished" if begun else ""
+    nothing = "" if any(curves) else ": nothing yet"
+    return f"{row['runs']} ({count} seed{'s' * (count > 1)}{unfinished}){nothing}"
+
+
+def curve(run: Path, key: str = "success") -> list[tuple[float, float]]:
+    """Success on the tune half, or another share, over agent steps: (steps, share) of each line that has it."""
+    return [(row["steps"], row[key]) for row in RunFolder(run).metrics() if key in row]
 
 
 def summary(name: str, runs: Sequence[Path]) -> dict[str, Any]:
     """What runs that differ only in their seed achieved: interquartile means over those that have finished, with a
-    95 % interval where there are several; steps, updates and minutes are the median of all."""
+    95 % interval where there are several; the teacher's last accuracy, steps, updates, minutes: the median of all."""
     configs = [RunFolder(run).config() for run in runs]
     finals = [load_final(run) for run in runs if is_finished(run)]
     if len({final.goal_set for final in finals}) > 1:
         raise UserError(f"the runs of {name} were scored on different goals: score each with discern evaluate")
     scores = [final.success for final in finals if not np.isnan(final.success)]
-    last = [rows[-1] for rows in (RunFolder(run).metrics() for run in runs) if rows]
+    lines = [rows for rows in (RunFolder(run).metrics() for run in runs) if rows]
+    last = [rows[-1] for rows in lines]
+    taught = [[row["teacher_accuracy"] for row in rows if "teacher_accuracy" in row] for rows in lines]
 
     def median(key: str) -> float | None:
         return float(np.median([row[key] for row in last])) if last else None
@@ -73,6 +112,7 @@ def summary(name: str, runs: Sequence[Path]) -> dict[str, Any]:
         "by_seed": scores,
         "at_some_step": middle([final.at_some_step for final in finals]),
         "random": middle([final.random for final in finals]),
+        "teacher_accuracy": float(np.median([seed[-1] for seed in taught if seed])) if any(taught) else None,
         "steps": median("steps"),
         "updates": median("updates"),
         "minutes": None if seconds is None else seconds / 60,
@@ -99,7 +139,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     seeds = f"{row['finished']} of {len(row['seeds'])}" if row["finished"] < len(row["seeds"]) else str(row["finished"])
     counts = tuple("–" if row[key] is None else f"{row[key]:,.0f}" for key in ("steps", "updates"))
     minutes = "–" if row["minutes"] is None else f"{row['minutes']:.1f}"
-    shares = (success, _percent(row["at_some_step"]), _percent(row["random"]))
+    shares = (success, *(_percent(row[key]) for key in ("at_some_step", "random", "teacher_accuracy")))
     return (row["runs"], row["world"], seeds, row["goals"] or "–", *shares, *counts, minutes)
 
 
