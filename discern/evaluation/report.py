@@ -9,8 +9,8 @@ from typing import Any
 import jax
 
 from discern.envs import opened
-from discern.evaluation.achievement import evaluator
-from discern.evaluation.goal_sets import goal_set
+from discern.evaluation.achievement import Score, evaluator
+from discern.evaluation.goal_sets import GoalSet, goal_set
 from discern.evaluation.told_apart import Shares, chance, told_apart_in
 from discern.inference import Agent, load
 from discern.machine import available_cores
@@ -57,15 +57,11 @@ def evaluate(
         ceiling = apart_by.ceiling(wanted, env.spec.dimensions)
     shares = [{"success": one.success, "at_some_step": one.at_some_step} for one in scores]
     by_budget = dict(zip(budgets, shares, strict=True))
-    if any(path is not None for path in (figure, budget_figure, worst)):
-        from discern.evaluation.figures import draw_averages, draw_budgets, draw_worst  # matplotlib is slow to import
+    _draw(wanted, score, figure, worst)
+    if budget_figure is not None:
+        from discern.evaluation.figures import draw_budgets  # matplotlib is slow to import
 
-        if figure is not None:
-            draw_averages(wanted, score.average_images, Path(figure))
-        if budget_figure is not None:
-            draw_budgets({Path(run).resolve().name: by_budget}, Path(budget_figure))
-        if worst is not None:
-            draw_worst(wanted, score, Path(worst))
+        draw_budgets({Path(run).resolve().name: by_budget}, Path(budget_figure))
     return {
         "success": score.success,
         "random": random.success,
@@ -95,6 +91,17 @@ def _told_apart(shares: dict[str, Shares | None], goals: int) -> dict[str, Any]:
         **by_pixels,
         "told_apart_chance": chance(goals),
     }
+
+
+def _draw(goals: GoalSet, score: Score, figure: str | Path | None, worst: str | Path | None) -> None:
+    if figure is not None:
+        from discern.evaluation.figures import draw_averages
+
+        draw_averages(goals, score.average_images, Path(figure))
+    if worst is not None:
+        from discern.evaluation.figures import draw_worst
+
+        draw_worst(goals, score, Path(worst))
 
 
 def _refuse_undrawable(
