@@ -30,8 +30,7 @@ def evaluate(
     budget_figure: str | Path | None = None,
     worst: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it; where nothing is scored, goals
-    are told apart and no more.
+    """Scores a run's newest checkpoint on fixed goals, the random policy beside it; told apart where nothing is scored.
 
     `goals` is the test half of the world's usual set unless named, with `count` goals a half; `figure` is where to draw
     goals above the average of what was achieved. An attempt takes T steps, or `steps`; `budgets` are numbers of steps
@@ -41,25 +40,29 @@ def evaluate(
     _refuse_below({"trials": trials, "count": count}, 1)
     _refuse_below({"seed": seed}, 0)
     _refuse_undrawable((figure, budget_figure, worst), budget_figure, budgets)
-    began = time.monotonic()
-    agent = load(run)
+    began, agent = time.monotonic(), load(run)
     if budgets:
         refuse_unscored(agent)
-    steps = agent.budget(steps)
-    budgets = sorted({agent.budget(budget) for budget in budgets})
+    steps, budgets = agent.budget(steps), sorted({agent.budget(budget) for budget in budgets})
     with opened(agent.make_scored_env(count)) as env:
         wanted = goal_set(env, goals, count)
-        apart_by = told_apart_in(agent.config)
-        attempt = evaluator(agent.learner.imitator, env, apart_by)
+        attempt = evaluator(agent.learner.imitator, env, apart_by := told_apart_in(agent.config))
         score = attempt(agent.params, wanted, trials, seed=seed, steps=steps)
         random = attempt(agent.params, wanted, trials, epsilon=1.0, seed=seed, steps=steps)
         scores = [attempt(agent.params, wanted, trials, seed=seed, steps=budget) for budget in budgets]
         ceiling = apart_by.ceiling(wanted, env.spec.dimensions)
-    shares = [{"success": one.success, "at_some_step": one.at_some_step} for one in scores]
+    shares = ({"success": one.success, "at_some_step": one.at_some_step} for one in scores)
     by_budget = dict(zip(budgets, shares, strict=True))
     _draw(wanted, score, figure, worst)
     if budget_figure is not None:
         from discern.evaluation.figures import draw_budgets  # matplotlib is slow to import
+
+    if figure is not None:
+        from discern.evaluation.figures import draw_averages  # matplotlib is slow to import
+
+        draw_averages(wanted, score.average_images, Path(figure))
+    if budget_figure is not None:
+        from discern.evaluation.figures import draw_budgets
 
         draw_budgets({Path(run).resolve().name: by_budget}, Path(budget_figure))
     return {
