@@ -57,13 +57,6 @@ def evaluate(
     if budget_figure is not None:
         from discern.evaluation.figures import draw_budgets  # matplotlib is slow to import
 
-    if figure is not None:
-        from discern.evaluation.figures import draw_averages  # matplotlib is slow to import
-
-        draw_averages(wanted, score.average_images, Path(figure))
-    if budget_figure is not None:
-        from discern.evaluation.figures import draw_budgets
-
         draw_budgets({Path(run).resolve().name: by_budget}, Path(budget_figure))
     return {
         "success": score.success,
