@@ -18,6 +18,7 @@ POINTS = 300  # of a curve
 Curve = tuple[Sequence[float], Sequence[float]]
 PANELS = {
     "held-out goals reached": ("success", "random", "teacher_accuracy"),
+    "held-out goals told apart": ("told_apart", "told_apart_pixels", "told_apart_random"),
     "loss": ("td_loss", "teacher_loss"),
     "learned reward, mean": ("reward_mean",),
     "agent steps a second": ("steps_per_second",),
