@@ -108,8 +108,8 @@ def turn(degrees: float, enough: float) -> int:
 def main(arguments: Arguments) -> None:
     report = {
         "what": "Doom's worlds: agent steps of 4 tics with their 84×84 pictures in a second of one core, user and "
-        "system time of our processes and the engines together, three times; and the share of the 100 goals (tune) of the round room "
-        "that a walker who knows poses is at after T steps: whole, x, y, angle",
+        "system time of our processes and the engines together, three times; and the share of the 100 "
+        "goals (tune) of the round room that a walker who knows poses is at after T steps: whole, x, y, angle",
         "command": f"uv run python -m benchmarks.doom --games {arguments.games} --steps {arguments.steps}",
         "commit": subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip(),
         "date": datetime.date.today().isoformat(),

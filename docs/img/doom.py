@@ -9,6 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from PIL import Image
 
 from discern.envs import make_scored_env, opened
 from discern.envs.doom.maps import WORLDS, room
@@ -30,7 +31,8 @@ def draw(path: Path) -> None:
             view.imshow(goals.images[i], interpolation="nearest")
             view.set(xticks=[], yticks=[])
             view.set_title(f"goal {i}", fontsize=8)
-    figure.savefig(path, dpi=70, pil_kwargs={"optimize": True})
+    figure.savefig(path, dpi=70)
+    Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
 
 
 def draw_map(axes, lines: np.ndarray, goals: GoalSet, shown: np.ndarray) -> None:

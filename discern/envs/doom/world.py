@@ -118,8 +118,8 @@ class ScoredDoom(Doom):
         return images, poses
 
     def _found(self, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The same whatever the number of games, from the two thirds of the looks that show more than a bare wall: those
-        of most contrast for their brightness, since some rooms are dark."""
+        """The same whatever the number of games, from the two thirds of the looks that show more than a bare wall:
+        those of most contrast for their brightness, since some rooms are dark."""
         walks = [self._walks(half, np.arange(i, i + self.size), count) for i in range(0, WALKS, self.size)]
         images, poses = (
             np.concatenate(parts)[:WALKS].reshape((-1, *parts[0].shape[2:])) for parts in zip(*walks, strict=True)
