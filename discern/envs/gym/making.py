@@ -30,6 +30,13 @@ def make(name: str, settings: dict[str, Any], count: int) -> gymnasium.Env | Vec
     return _from_factory(name, settings["make_args"], count)
 
 
+def load_package(name: str) -> None:
+    """Imports the package of a world's suite, which may take long."""
+    suite = name.partition("/")[0]
+    if suite in SUITES:
+        importlib.import_module(SUITES[suite][0])
+
+
 def _registered(name: str, settings: dict[str, Any], count: int) -> gymnasium.Env | VectorEnv:
     make_args: dict[str, Any] = settings["make_args"]
     wanted: dict[str, Any] = {"render_mode": "rgb_array"} | make_args

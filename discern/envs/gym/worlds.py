@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 
 from .actions import action_list, known_names
 from .looks import RESET, STEP, RefusedError, is_image, measure, numbers, parts, refuse_unmeasured, rendered, shrunk
-from .making import make
+from .making import load_package, make
 from .suites import Suite
 from .vectors import Vector
 
@@ -77,6 +77,7 @@ class Worlds:
     def __init__(self, name: str, settings: dict[str, Any]):
         cv2.setNumThreads(1)  # there is a process for each core
         sys.path.insert(0, os.getcwd())  # where a module of the user's own most likely lies
+        load_package(name)  # here, since making an environment has to be quick
         self._name, self._settings = name, settings
         self._worlds: list[World] = []
         self._vector: Vector | None = None
