@@ -84,7 +84,8 @@ def fit_chance(promised: Float[np.ndarray, " A"], arrived: np.ndarray) -> Chance
 def stopping_steps(rewards: Float[np.ndarray, "A frames"], threshold: float) -> Int[np.ndarray, " A"]:
     """The first frame of each attempt with at least this reward, or else the last one."""
     near = rewards >= threshold
-    return np.where(near.any(1), near.argmax(1), rewards.shape[1] - 1)
+    steps: np.ndarray = np.where(near.any(1), near.argmax(1), rewards.shape[1] - 1)
+    return steps
 
 
 def arrival_threshold(rewards: Float[np.ndarray, "A frames"], most_lost: float = MOST_LOST) -> float:
