@@ -169,11 +169,27 @@ class Export:
 
 @dataclass(frozen=True)
 class Studio:
-    """Open a page to watch agents reach goals and runs train."""
+    """Open a page to watch agents reach goals, play their worlds, and start and follow runs."""
 
     run: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
     """The agent to begin with; by default the first of agents/ and runs/."""
     port: Port = 7860
+    host: str = "127.0.0.1"
+    """The address to serve at; any but this machine's own asks for a password."""
+    password: str | None = None
+    """What visitors must enter; None: nothing on this machine's own address, else something random that is printed."""
+
+
+@dataclass(frozen=True)
+class Play:
+    """Play a world on the studio's page, with or without an agent, and make goals of what is seen."""
+
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")] = "arena"
+    port: Port = 7860
+    host: str = "127.0.0.1"
+    """The address to serve at; any but this machine's own asks for a password."""
+    password: str | None = None
+    """What visitors must enter; None: nothing on this machine's own address, else something random that is printed."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +323,14 @@ def _studio(wanted: Studio) -> None:
     require("studio", "the studio")
     from discern.studio.page import open_page
 
-    open_page(wanted.run, wanted.port)
+    open_page(read, wanted.run, wanted.port, wanted.host, wanted.password)
+
+
+def _play(wanted: Play) -> None:
+    require("studio", "playing")
+    from discern.studio.page import open_page
+
+    open_page(read, None, wanted.port, wanted.host, wanted.password, wanted.env)
 
 
 def _doctor(wanted: Doctor) -> None:
@@ -341,6 +364,7 @@ HANDLERS: dict[Any, Callable[[Any], None]] = {
     Record: _record,
     Export: _export,
     Studio: _studio,
+    Play: _play,
     Bench: _bench,
     Doctor: _doctor,
 }

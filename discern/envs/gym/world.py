@@ -51,11 +51,13 @@ class Gym:
         self._worlds = Processes(partial(Process, *world), shares(n, WORLDS_PER_PROCESS))
         self._worlds.first("prove")
         self._worlds.ask("make", np.arange(n), one_by_one=True)
-        actions = set().union(*self._worlds.answers())
+        named = set().union(*self._worlds.answers())
+        actions = {len(names) for names in named}
         if len(actions) > 1:
             self.close()
             raise UserError(f"{name} has now one number of actions, now another: {sorted(actions)}")
-        self.spec = EnvSpec(name, (config.gym.size, config.gym.size, 3), actions.pop(), dimensions, UNSCORED)
+        shape = (config.gym.size, config.gym.size, 3)
+        self.spec = EnvSpec(name, shape, actions.pop(), dimensions, UNSCORED, action_names=max(named))
 
     def reset(self, seed: int) -> HostStep:
         twins = self._attempts.twins if self._attempts else 1

@@ -1,12 +1,14 @@
 """Gymnasium environments as a process of their own serves them; nothing of discern is imported here."""
 
+import contextlib
+import enum
 import importlib
 import inspect
 import itertools
 import os
 import re
 import sys
-from typing import Any
+from typing import Any, cast
 
 import cv2
 import gymnasium
@@ -15,6 +17,18 @@ from gymnasium import spaces
 
 STEP = "observation, reward, terminated, truncated, info"
 ELEMENT = re.compile(r"observation\[(\d+)\]")  # a scored dimension that is not in `info`
+PUSHES = {-1: "−", 1: "+"}
+NAMES = {  # of the actions and, where they are continuous, of what they are made of; as the environment's page has them
+    "CartPole": "left, right",
+    "MountainCar": "left, none, right",
+    "Acrobot": "torque −, none, torque +",
+    "LunarLander": "none, left engine, main engine, right engine",
+    "CarRacing": "none, right, left, gas, brake",
+    "FrozenLake": "left, down, right, up",
+    "CliffWalking": "up, right, down, left",
+    "Taxi": "down, up, right, left, pick up, drop off",
+}
+PARTS = {"CarRacing": ["steer", "gas", "brake"], "Pendulum": ["torque"], "MountainCarContinuous": ["force"]}
 Shown = tuple[np.ndarray, np.ndarray, bool, bool]  # uint8 [S, S, 3], float32 [D], is_first, is_last
 
 
@@ -30,6 +44,7 @@ class World:
     def __init__(self, name: str, settings: dict[str, Any]):
         self._env = make(name, settings["make_args"])
         self.actions = action_list(self._env.action_space)
+        self.names = action_names(self._env, len(self.actions))
         self._from_observation = is_image(self._env.observation_space) and not settings["render"]
         self._frame_skip, self._size, self._scored = settings["frame_skip"], settings["size"], settings["score"]
         self._over = True
@@ -107,10 +122,10 @@ class Worlds:
         self._worlds = [World(self._name, self._settings)]
         self._worlds[0].prove()
 
-    def make(self, numbers: np.ndarray) -> set[int]:
-        """Makes as many environments as there are numbers, and says how many actions they have."""
+    def make(self, numbers: np.ndarray) -> set[tuple[str, ...]]:
+        """Makes as many environments as there are numbers, and says what their actions are called."""
         self._worlds += [World(self._name, self._settings) for _ in numbers[len(self._worlds) :]]
-        return {len(world.actions) for world in self._worlds}
+        return {world.names for world in self._worlds}
 
     def reset(self, seeds: np.ndarray) -> tuple[np.ndarray, ...]:
         return self.step(np.stack([np.zeros_like(seeds), seeds], axis=1))
@@ -185,6 +200,29 @@ def action_list(space: gymnasium.Space) -> list[Any]:
     if np.issubdtype(space.dtype, np.integer):
         values = np.round(values)
     return [value.reshape(space.shape).astype(space.dtype) for value in values]
+
+
+def action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
+    """What people call the actions: as the environment says itself, as is known of it, or their numbers."""
+    kind = (env.spec.id if env.spec else "").rpartition("/")[2].partition("-v")[0]
+    space, own, named = env.action_space, cast(Any, env.unwrapped), list[str]()
+    if isinstance(space, spaces.Box):
+        size = int(np.prod(space.shape))
+        made_of = PARTS.get(kind, [f"lever {i + 1}" for i in range(size)])
+        pushed = [
+            [f"{part} {PUSHES[way]}" for part, way in zip(made_of, ways, strict=False) if way]
+            for ways in directions(size).tolist()
+        ]
+        named = [", ".join(parts) or "middle" for parts in pushed]
+    elif callable(getattr(own, "get_action_meanings", None)):
+        with contextlib.suppress(Exception):  # it is the user's, and names are no reason to refuse it
+            named = list(own.get_action_meanings())
+    elif isinstance(getattr(own, "actions", None), type) and issubclass(own.actions, enum.Enum):  # Minigrid's
+        named = [member.name.replace("_", " ") for member in own.actions][:count]
+    elif kind in NAMES:
+        named = NAMES[kind].split(", ")
+    named = ["".join(filter(str.isprintable, str(name)))[:40] for name in named]
+    return tuple(named) if len(set(named)) == count == len(named) else tuple(map(str, range(count)))
 
 
 def directions(dimensions: int) -> np.ndarray:
