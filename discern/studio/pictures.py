@@ -113,10 +113,10 @@ def gallery(runs: Sequence[Summary]) -> str:
             if run.picture
             else "<p>no picture yet</p>"
         )
-        success = "" if run.success is None else f"<b>{run.success:.1%}</b>"
+        success = "" if run.success is None else f"<b>{run.success:.1%} reached</b>"
         parts.append(f"""<button type="button" class="card" data-index="{i}">{picture}
           <strong>{escape(run.name)}</strong>
-          <span>{escape(run.world)} · {run.state} · {run.steps:,} steps {success}</span></button>""")
+          <span>{escape(run.world)} · {run.state} · {run.steps:,} steps</span>{success}</button>""")
     return f'<div class="gallery">{"".join(parts)}</div>'
 
 

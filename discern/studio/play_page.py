@@ -69,7 +69,7 @@ def play_tab(answers: "PlayAnswers", tab: gr.Tab, tabs: gr.Tabs, agent: gr.Dropd
     gr.on([of["begin"].click, of["world"].input], answers.begin, chosen, begun, **hidden)
     tab.select(answers.enter, chosen, begun, **hidden)
     agent.change(answers.follow, agent, of["world"], **hidden)
-    of["pad"].select(answers.act, None, hand, **hidden)
+    of["pad"].select(answers.act, None, hand, trigger_mode="multiple", **hidden)
     of["undo"].click(answers.undo, None, hand, **hidden)
     of["reset"].click(answers.reset, of["seed"], hand, **hidden)
     stops: Any = {"cancels": goals.running, **hidden}
@@ -89,7 +89,7 @@ def play_tab(answers: "PlayAnswers", tab: gr.Tab, tabs: gr.Tabs, agent: gr.Dropd
 def _hand_column(answers: "PlayAnswers") -> Parts:
     small: Any = {"min_width": 90}
     of: Parts = {}
-    with gr.Row(elem_classes="form"):
+    with gr.Row(elem_classes="fields"):
         of["world"] = gr.Dropdown(
             answers.worlds(), value=answers.first, label="world", allow_custom_value=True, elem_id="world", scale=3
         )
@@ -114,11 +114,11 @@ def _goal_column() -> Parts:
             with gr.Column(min_width=140):
                 of[part] = gr.HTML(js_on_load=EASEL, elem_id=part)
     with gr.Row(elem_classes="controls"):
-        of["fill"] = gr.Radio(list(FILLS), value=FILLS[0], label="background, of what was seen", min_width=140)
-        of["erase"] = gr.Button("Erase with it", elem_id="erase", min_width=140)
-        of["paste"] = gr.Button("Paste the part", elem_id="paste", min_width=140)
-        of["unstroke"] = gr.Button("Undo drawing", elem_id="unstroke", min_width=140)
-    with gr.Row(elem_classes="form"):
+        of["erase"] = gr.Button("Erase", elem_id="erase", **small)
+        of["paste"] = gr.Button("Paste", elem_id="paste", **small)
+        of["unstroke"] = gr.Button("Undo", elem_id="unstroke", **small)
+    of["fill"] = gr.Radio(list(FILLS), value=FILLS[0], label="erasing shows the background: of what was seen, the")
+    with gr.Row(elem_classes="fields"):
         of["name"] = gr.Textbox(label="name", max_length=60, elem_id="goal-name", scale=2, min_width=120)
         of["save"] = gr.Button("Save", elem_id="save", **small)
         of["pursue"] = gr.Button("Pursue it", variant="primary", elem_id="pursue", **small)

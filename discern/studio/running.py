@@ -38,12 +38,12 @@ Read = Callable[[list[str]], Any]
 
 
 class Form(NamedTuple):
-    """A run as it is asked for; None and "" are the usual ones."""
+    """A run as it is typed; where nothing is, it is as usual."""
 
     world: str
-    minutes: float | None = None
-    steps: float | None = None
-    seed: float | None = None
+    minutes: str = ""
+    steps: str = ""
+    seed: str = ""
     name: str = ""
     flags: str = ""
 
@@ -94,8 +94,9 @@ class Child:
             self.process.wait()
 
     def said(self) -> str:
-        """Why it ended before its budget was spent, in its own last sentence; nothing where it did not."""
-        if not self.process.poll():
+        """Why it ended unasked before its budget was spent, in its own last sentence; nothing where it did not."""
+        code = self.process.poll()
+        if not code or (self.asked and code == 128 + signal.SIGINT):
             return ""
         lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
         return lines[-1].removeprefix("discern: ") if lines else f"it ended with exit code {self.process.returncode}"
@@ -128,10 +129,10 @@ class Runs:
             free_folder(path, wanted.settings)
             return self._begin(str(path), [*words, "--run", str(path)])
 
-    def resume(self, run: str, minutes: float | None, steps: float | None) -> str:
+    def resume(self, run: str, minutes: str = "", steps: str = "") -> str:
         """Goes on with a run, with another budget where one is given."""
         with self._lock:
-            words = ["train", "--resume", run, *budget(minutes, steps)]
+            words = ["train", "--resume", run, *_given(minutes=minutes, steps=steps)]
             self._parsed(words)
             RunFolder(run).config()
             return self._begin(run, words)
@@ -143,9 +144,11 @@ class Runs:
         child.interrupt()
 
     def state(self, run: str) -> str:
-        """Of a run of this studio's; nothing where it has ended, or is another's."""
+        """How a run stands: as this studio knows, whose child it is, or else as its files tell."""
         child = self._children.get(run)
-        return "" if child is None or not child.runs else "stopping" if child.asked else "running"
+        if child is None or child.process.poll() == 0:
+            return state_of(run)
+        return "stopped" if not child.runs else "stopping" if child.asked else "running"
 
     def said(self, run: str) -> str:
         child = self._children.get(run)
@@ -170,7 +173,7 @@ class Runs:
         return self._read(words)
 
     def _begin(self, run: str, words: list[str]) -> str:
-        if self.state(run):
+        if run in self._children and self._children[run].runs:
             raise UserError(f"{run} is under way")
         if sum(child.runs for child in self._children.values()) >= MOST_RUNS:
             raise UserError(f"{MOST_RUNS} runs are under way: stop one first")
@@ -181,26 +184,18 @@ class Runs:
 
 def words_of(form: Form) -> list[str]:
     """The command line that a form stands for."""
-    world = form.world.strip()
-    if not world or world.startswith("-"):
+    if not form.world or form.world.startswith("-"):
         raise UserError("name a world to train in: arena, control/reacher-hard, gym/CartPole-v1 …")
     try:
         flags = shlex.split(form.flags)
     except ValueError as error:
         raise UserError(f"the flags cannot be read: {str(error).lower()}") from None
-    seed = [] if form.seed is None else ["--seed", _whole(form.seed)]
-    return ["train", world, *budget(form.minutes, form.steps), *seed, *flags]
+    return ["train", form.world, *_given(minutes=form.minutes, steps=form.steps, seed=form.seed), *flags]
 
 
-def budget(minutes: float | None, steps: float | None) -> list[str]:
-    """Minutes and steps as flags."""
-    words = [] if minutes is None else ["--minutes", f"{minutes:g}"]
-    return words if steps is None else [*words, "--steps", _whole(steps)]
-
-
-def _whole(number: float) -> str:
-    """A number as it was typed, without the .0 of one that came as a float."""
-    return str(int(number) if number == int(number) else number)
+def _given(**fields: str) -> list[str]:
+    """The fields that were filled in as flags."""
+    return [word for name, text in fields.items() if text for word in (f"--{name}", text)]
 
 
 def state_of(run: str) -> str:

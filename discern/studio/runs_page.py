@@ -8,7 +8,7 @@ import gradio as gr
 from discern.storage.run_folder import RunFolder
 from discern.studio import pictures
 from discern.studio.goals_page import CLICKS
-from discern.studio.running import Form, Runs, Summary, state_of, summaries
+from discern.studio.running import Form, Runs, summaries
 from discern.studio.watching import Library
 from discern.types import UserError
 
@@ -19,19 +19,19 @@ FLAGS = "--learner.batch 32 --relabel.ends (every flag of discern train)"
 def training_tab(answers: "RunsAnswers", tab: gr.Tab, tabs: gr.Tabs) -> gr.Dropdown:
     """Lays the tab out and wires it; curves are drawn anew while it is the one that is seen."""
     small: Any = {"min_width": 120}
-    with gr.Row(elem_classes="form"):
+    with gr.Row(elem_classes="fields"):
         world = gr.Dropdown(
             answers.worlds(), value="arena", label="world", allow_custom_value=True, elem_id="train-world"
         )
-        minutes = gr.Number(None, label="minutes", minimum=0, elem_id="train-minutes", placeholder="as usual", **small)
-        steps = gr.Number(None, label="agent steps", minimum=1, elem_id="train-steps", placeholder="no limit", **small)
-        seed = gr.Number(0, label="seed", precision=0, minimum=0, elem_id="train-seed", **small)
+        minutes = gr.Textbox(label="minutes", elem_id="train-minutes", placeholder="as usual", **small)
+        steps = gr.Textbox(label="agent steps", elem_id="train-steps", placeholder="as usual", **small)
+        seed = gr.Textbox("0", label="seed", elem_id="train-seed", **small)
         name = gr.Textbox(label="name", placeholder="runs/…", max_length=60, elem_id="train-name", **small)
-    with gr.Row(elem_classes="form"):
+    with gr.Row(elem_classes="fields"):
         flags = gr.Textbox(label="flags", placeholder=FLAGS, max_length=2000, scale=4, elem_id="train-flags")
         start = gr.Button("Start a run", variant="primary", elem_id="train-start", min_width=160)
     notice = gr.HTML(elem_id="train-notice")
-    with gr.Row(elem_classes="form"):
+    with gr.Row(elem_classes="fields"):
         run = gr.Dropdown([], label="run", elem_id="run", scale=3)
         stop = gr.Button("Stop and save", elem_id="train-stop", **small)
         resume = gr.Button("Resume", elem_id="train-resume", **small)
@@ -73,11 +73,9 @@ class RunsAnswers:
         """Curves are drawn while somebody sees them."""
         return gr.Timer(active=chosen.value == "Training")
 
-    def start(self, *typed: Any) -> tuple[Any, str, Any]:
-        world, minutes, steps, seed, name, flags = typed
-        form = Form(world or "", minutes, steps, seed, (name or "").strip(), flags or "")
+    def start(self, *typed: str | None) -> tuple[Any, str, Any]:
         try:
-            folder = self.runs.start(form)
+            folder = self.runs.start(Form(*((text or "").strip() for text in typed)))
         except UserError as error:
             return gr.skip(), pictures.note(f"Not started: {error}.", "bad"), gr.skip()
         chosen = gr.Dropdown(choices=self.listed(), value=folder)
@@ -90,7 +88,7 @@ class RunsAnswers:
             return pictures.note(f"Not stopped: {error}.", "bad"), gr.skip()
         return pictures.note(f"{run} saves and stops; Resume goes on with it.", "good"), self._drawn(run or "")
 
-    def resume(self, run: str | None, minutes: float | None, steps: float | None) -> tuple[str, Any]:
+    def resume(self, run: str | None, minutes: str, steps: str) -> tuple[str, Any]:
         """Goes on, with the budget of the form where one is given."""
         try:
             if run not in self.library.trainings():
@@ -110,7 +108,7 @@ class RunsAnswers:
 
     def gallery(self) -> tuple[str, list[str]]:
         found = self.library.trainings()
-        runs: list[Summary] = summaries(found, self.state)
+        runs = summaries(found, self.runs.state)
         return (pictures.gallery(runs) if runs else pictures.note(NO_RUN)), found
 
     def open(self, listed: list[str], event: gr.EventData) -> tuple[Any, Any]:
@@ -118,11 +116,10 @@ class RunsAnswers:
         chosen = gr.Dropdown(choices=self.listed(), value=listed[event.index])
         return chosen, gr.Tabs(selected="training")
 
-    def state(self, run: str) -> str:
-        return self.runs.state(run) or state_of(run)
-
     def _drawn(self, run: str) -> str:
         folder, said = RunFolder(run), self.runs.said(run)
         picture = Path(run) / "goals.png"
-        drawn = pictures.training(folder.metrics(), self.state(run), picture.read_bytes() if picture.exists() else b"")
+        drawn = pictures.training(
+            folder.metrics(), self.runs.state(run), picture.read_bytes() if picture.exists() else b""
+        )
         return (pictures.note(f"It ended: {said}.".replace("..", "."), "bad") if said else "") + drawn
