@@ -60,10 +60,6 @@ class Dial:
         ("arena", {1: "right", 4: "up"}),
         ("arena/two", {5: "slider right"}),
         ("watermaze", {0: "forward", 7: "forward, turn right", 8: "rest"}),
-        ("control/reacher-hard", {2: "shoulder −, wrist +", 4: "rest"}),
-        ("atari/seaquest", {0: "NOOP", 5: "DOWN", 17: "DOWNLEFTFIRE"}),
-        ("gym/Acrobot-v1", {0: "torque −", 1: "none"}),
-        ("gym/Pendulum-v1", {2: "torque +"}),
     ],
 )
 def test_actions_have_names(world, some):
@@ -73,13 +69,21 @@ def test_actions_have_names(world, some):
     assert {number: names[number] for number in some} == some
 
 
-def test_names_are_those_that_the_emulator_and_the_user_give():
+def test_names_are_those_of_the_emulator_the_actuators_and_the_environment():
+    import gymnasium
     from ale_py import Action
 
-    from discern.envs.atari.avatars import ACTION_NAMES
+    from discern.envs.atari.worlds import atari_spec
+    from discern.envs.control.tasks import DOMAINS, Starts, action_names, action_table
+    from discern.envs.gym import worlds
     from discern.envs.gym.worlds import World
 
-    assert [Action(i).name for i in range(18)] == list(ACTION_NAMES)
+    assert [Action(i).name for i in range(18)] == list(names_of(atari_spec("seaquest")))
+    model, domain = Starts("reacher-hard").model, DOMAINS["reacher-hard"]
+    pushes = dict(zip(action_names(model, domain), action_table(model, domain).tolist(), strict=True))
+    assert (pushes["shoulder −, wrist +"], pushes["rest"], len(pushes)) == ([-1, 1], [0, 0], 9)
+    assert worlds.action_names(gymnasium.make("Pendulum-v1"), 3) == ("torque −", "middle", "torque +")
+    assert worlds.action_names(gymnasium.make("Acrobot-v1"), 3) == ("torque −", "none", "torque +")
     settings = {"make_args": {}, "render": False, "frame_skip": 1, "size": 16, "score": []}
     stand_in = "tests.stand_in.named_worlds"
     assert World(f"{stand_in}:Speaking", settings).names == ("rest", "jump")

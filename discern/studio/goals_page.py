@@ -42,7 +42,7 @@ def told(answer: Callable[P, R]) -> Callable[P, R]:
         try:
             return answer(*words, **named)
         except UserError as error:
-            raise gr.Error(str(error), print_exception=False) from None
+            raise gr.Error(str(error), duration=6, print_exception=False) from None
 
     return ask
 

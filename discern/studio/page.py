@@ -82,6 +82,15 @@ def is_loopback(host: str) -> bool:
 
 
 def _serve(page: gr.Blocks, host: str, port: int, password: str | None) -> None:
+    launch(page, host, port, password)
+    entry = "" if password is None else f", password {password}"
+    print(f"the studio is open at http://{host}:{port}{entry} (Ctrl-C closes it)", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # runs are saved and worlds closed then too
+    page.block_thread()
+
+
+def launch(page: gr.Blocks, host: str, port: int, password: str | None) -> None:
+    """Opens the page at an address, behind a password where there is one, and returns."""
     theme = gr.themes.Base(primary_hue="amber", neutral_hue="slate", font=gr.themes.Font("system-ui"))
     look: dict[str, Any] = {"css_paths": HERE / "style.css", "theme": theme, "footer_links": [], "ssr_mode": False}
     look["js"] = "() => document.body.classList.add('dark')"
@@ -94,10 +103,6 @@ def _serve(page: gr.Blocks, host: str, port: int, password: str | None) -> None:
     except OSError:
         other = "" if host == LOOPBACK else f", or another --host of this machine than {host}"
         raise UserError(f"port {port} is taken: choose another with --port{other}") from None
-    entry = "" if password is None else f", password {password}"
-    print(f"the studio is open at http://{host}:{port}{entry} (Ctrl-C closes it)", flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # runs are saved and worlds closed then too
-    page.block_thread()
 
 
 def _look_after(*tasks: Callable[[], None]) -> None:

@@ -34,6 +34,7 @@ TAIL = 2**15  # bytes of metrics.jsonl that hold the newest values
 THUMB = (420, 240)
 NAME = re.compile(r"\w[\w.+-]{0,59}")
 FOR_ONE = {"seeds": "--seeds trains several", "cluster": "--cluster is not for the page", "run": "--run has a field"}
+COMMAND = (sys.executable, "-m", "discern")
 Read = Callable[[list[str]], Any]
 
 
@@ -66,7 +67,7 @@ class Child:
         self._log, self.asked = log, False
         with log.open("wb") as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "discern", *words],
+                [*COMMAND, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,
@@ -116,9 +117,9 @@ class Runs:
         """Starts a run and returns its folder; a UserError, and nothing written, where a word is wrong."""
         with self._lock:
             words = words_of(form)
-            wanted = self._parsed(words)
-            if not hasattr(wanted, "settings"):
+            if any(word.partition("=")[0] == "--resume" for word in words):
                 raise UserError("a run that goes on takes no flags: choose it below and press Resume")
+            wanted = self._parsed(words)
             for field, why in FOR_ONE.items():
                 if getattr(wanted, field):
                     raise UserError(f"{why}: leave it out of the flags")
