@@ -23,7 +23,7 @@ element.addEventListener('click', event => {
 });
 document.addEventListener('keydown', event => {
   if (!element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.target.closest(TYPED)) return;
-  if ((event.key === ' ' || event.key === 'Enter') && event.target.closest('button')) return;
+  if ((event.key === ' ' || event.key === 'Enter') && event.target.closest('button:not([aria-selected=true])')) return;
   if (event.key === 'Backspace') {
     event.preventDefault();
     document.getElementById('undo').click();
