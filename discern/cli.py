@@ -15,7 +15,7 @@ from discern.compile_cache import keep_compiled
 from discern.machine import require
 from discern.parsing import Settings, parse
 from discern.presets import ConfigName, PresetName
-from discern.types import Precision, StoppedError, UserError
+from discern.types import Precision, StoppedError, UserError, WandbMode
 
 ABOUT = """Learn to bring about any goal image, with no reward and no demonstration. `discern COMMAND --help` lists
 every option of a command; `discern --tyro-print-completion bash` (zsh, fish, tcsh) prints a shell's completions."""
@@ -43,6 +43,8 @@ class Train:
     """Act on a Ray cluster: local starts one on this machine, auto finds the one it belongs to, or HOST:PORT."""
     actors: Positive | None = None
     """Processes that act on the cluster, a core each; None: one for each core but one."""
+    wandb: WandbMode | None = None
+    """Log to Weights & Biases too, online (what `--wandb` alone means) or offline."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Resume:
     cluster: str = ""
     """Go on with actors on a Ray cluster: local, auto or HOST:PORT."""
     actors: Positive | None = None
+    wandb: WandbMode | None = None
+    """Log to Weights & Biases from now on; a run that did so goes on with it unasked."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,18 @@ class Evaluate:
     seed: Seed = 0
     figure: Path | None = None
     """Where to draw goals above the average of what was achieved: a .png."""
+    worst: Path | None = None
+    """Where to draw the goals reached least above what was achieved: a .png."""
     steps: Positive | None = None
     """Steps to reach a goal in, T by default; fewer need an agent that was trained with --relabel.ends."""
     budgets: tuple[Positive, ...] = ()
     """Numbers of steps to score as well: --budgets 5 10 20."""
     budget_figure: Path | None = None
     """Where to draw success over the --budgets: a .png."""
+    plan: bool = False
+    """Go to far goals over waypoints of the goal buffer, in 3 T steps or --steps; plain pursuits beside it."""
+    stop_early: bool = False
+    """Also score attempts as ended where the agent says it is there, and how soon that is."""
     json: bool = False
     """Print one JSON object and nothing else."""
 
@@ -107,7 +117,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Draw figures of the paper; the runs they lack are made first."""
+    """Draw figures of the paper; the runs they lack are made first, by several machines too that share a folder."""
 
     figures: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FIGURE …")]
     """all, or names of figures."""
@@ -118,6 +128,8 @@ class Reproduce:
     """tiny: every figure on the arena, small enough for two cores."""
     out: Path = Path("reproduced")
     """Where runs and figures go, and are looked for."""
+    yes: bool = False
+    """Begin without asking whether the cost is right."""
 
 
 @dataclass(frozen=True)
@@ -201,8 +213,11 @@ class Doctor:
 
 
 def read(words: list[str]) -> Any:
-    """The command that the words name; `--resume` anywhere makes another command of train."""
+    """The command that the words name; `--resume` anywhere makes another command of train; `--wandb` alone, online."""
     again = any(word.partition("=")[0] == "--resume" for word in words)
+    for place in range(len(words), 0, -1):
+        if words[place - 1] == "--wandb" and words[place : place + 1] not in (["online"], ["offline"], ["None"]):
+            words = [*words[:place], "online", *words[place:]]
     commands = {kind.__name__.lower(): kind for kind in HANDLERS if kind is not Resume}
     return parse(commands | ({"train": Resume} if again else {}), words, ABOUT)
 
@@ -234,18 +249,20 @@ def _train(wanted: Train) -> None:
     if wanted.seeds:
         from discern.training.seeds import train_seeds
 
-        train_seeds(wanted.settings, wanted.seeds, wanted.run, cluster=wanted.cluster, actors=wanted.actors)
+        train_seeds(wanted.settings, wanted.seeds, wanted.run, None, wanted.cluster, wanted.actors, wanted.wandb)
         return
     from discern.training.loop import train
 
-    train(wanted.settings, wanted.run, cluster=wanted.cluster, actors=wanted.actors)
+    train(wanted.settings, wanted.run, cluster=wanted.cluster, actors=wanted.actors, wandb=wanted.wandb)
 
 
 def _resume(wanted: Resume) -> None:
     _refuse_actors_alone(wanted)
     from discern.training.loop import resume
 
-    resume(wanted.resume, wanted.steps, wanted.minutes, cluster=wanted.cluster, actors=wanted.actors)
+    resume(
+        wanted.resume, wanted.steps, wanted.minutes, cluster=wanted.cluster, actors=wanted.actors, wandb=wanted.wandb
+    )
 
 
 def _refuse_actors_alone(wanted: Train | Resume) -> None:
@@ -259,11 +276,26 @@ def _bench(wanted: Bench) -> None:
     _print(bench(wanted.settings, wanted.seconds), wanted.json)
 
 
+def _evaluate_far(wanted: Evaluate) -> None:
+    if wanted.figure or wanted.budgets or wanted.budget_figure:
+        raise UserError("--figure, --budgets and --budget-figure go without --plan and --stop-early")
+    from discern.evaluation.far import as_table, evaluate_far
+
+    options = dataclasses.asdict(wanted)
+    for name in ("json", "figure", "budgets", "budget_figure"):
+        del options[name]
+    report = evaluate_far(**options)
+    print(json.dumps(report) if wanted.json else as_table(report))
+
+
 def _evaluate(wanted: Evaluate) -> None:
+    if wanted.plan or wanted.stop_early:
+        return _evaluate_far(wanted)
     from discern.evaluation.report import evaluate
 
     options = dataclasses.asdict(wanted)
-    del options["json"]
+    for name in ("json", "plan", "stop_early"):
+        del options[name]
     report = evaluate(**options)
     if wanted.json:
         _print(report, as_json=True)
@@ -271,10 +303,17 @@ def _evaluate(wanted: Evaluate) -> None:
     goals, often = report["goals"], f"{wanted.trials} trials, {report['steps']} steps each"
     print(f"{report['env']}: {goals['count']} goals ('{goals['set']}', {goals['digest']}) × {often}")
     print(f"{'reached':>12}  {'agent':>7}  {'random':>7}")
-    print(f"{'whole goal':>12}  {report['success']:7.1%}  {report['random']:7.1%}")
-    print(f"{'at some step':>12}  {report['at_some_step']:7.1%}  {report['random_at_some_step']:7.1%}")
+    if report["success"] is None:
+        print(f"no success rate, because {report['unscored']}")
+    else:
+        print(f"{'whole goal':>12}  {report['success']:7.1%}  {report['random']:7.1%}")
+        print(f"{'at some step':>12}  {report['at_some_step']:7.1%}  {report['random_at_some_step']:7.1%}")
     for name, share in report["per_dimension"].items():
         print(f"{name:>12}  {share:7.1%}  {report['random_per_dimension'][name]:7.1%}")
+    for name, key in (("told apart", "told_apart"), ("by pixels", "told_apart_pixels")):
+        shares, ceiling = (report[key], report[f"{key}_random"]), report[f"{key}_ceiling"]
+        at_best = "" if ceiling is None else f", at best {ceiling:.1%}"
+        print(f"{name:>12}  {shares[0]:7.1%}  {shares[1]:7.1%}  chance {report['told_apart_chance']:.1%}{at_best}")
     for budget, shares in report.get("budgets", {}).items():
         print(f"{f'in {budget} steps':>12}  {shares['success']:7.1%}  at some step {shares['at_some_step']:.1%}")
 
@@ -289,7 +328,15 @@ def _probe(wanted: Probe) -> None:
 def _reproduce(wanted: Reproduce) -> None:
     from discern.reproduce import reproduce
 
-    reproduce(wanted.figures, wanted.out, wanted.budget, wanted.seeds, wanted.preset)
+    def agrees(cost: Any) -> bool:
+        print(cost)
+        if wanted.yes or not cost.runs:
+            return True
+        if not sys.stdin.isatty():
+            raise UserError("nobody is here to agree to that: say --yes")
+        return input("Begin? [y/N] ").strip().lower() in ("y", "yes")
+
+    reproduce(wanted.figures, wanted.out, wanted.budget, wanted.seeds, wanted.preset, agrees=agrees)
 
 
 def _figures(wanted: Figures) -> None:

@@ -198,7 +198,7 @@ class ControlConfig:
 
 @dataclass(frozen=True)
 class GymConfig:
-    """Gymnasium environments: gym/ID, or module:factory for a callable that makes one."""
+    """Gymnasium environments: gym/ID, minigrid/ID, highway/ID, or module:factory for a callable that makes one."""
 
     frame_skip: Positive = 1
     """Frames that every action is played for."""
@@ -209,6 +209,15 @@ class GymConfig:
     score: tuple[str, ...] = ()
     """What success is measured on, each as name:low:high or name:low:high:wraps; a name is a key of `info`, or
     observation[0], observation[1], …"""
+    bins: Several = 3
+    """Values that each dimension of a continuous action takes, evenly from its lower to its upper bound."""
+    actions: Literal["auto", "corners", "one_at_a_time"] = "auto"
+    """Every combination of those values (corners), or all at their middle and one dimension at a time at another value;
+    auto: corners where they are 27 at most."""
+    only: tuple[str, ...] = ()
+    """The agent's actions by name, or by number where nobody named them; none given: all there are."""
+    vector: bool = False
+    """Use an environment's own vectorised implementation; a factory that makes a vector needs no flag."""
     make_args: str = "{}"
     """Arguments for gymnasium.make or the factory, as a JSON object."""
     step_timeout: AboveZero = 30.0
@@ -221,14 +230,15 @@ class Config:
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")] = "arena"
     """The world: arena, arena/84, watermaze, atari/seaquest, control/reacher-hard, lab/rooms_watermaze,
-    gym/CarRacing-v3, my_module:factory, …"""
+    minigrid/MiniGrid-FourRooms-v0, highway/parking-v0, gym/CarRacing-v3, my_module:factory, …"""
     seed: Seed = 0
     steps: Positive | None = None
     minutes: AboveZero | None = None
     replay_capacity: Positive = 10_000
     """Trajectories kept for replay."""
     evaluate_every: Positive | None = 100_000
-    """Agent steps between two evaluations on held-out goals, the tune half; None: only at the end."""
+    """Agent steps between two evaluations on held-out goals, the tune half; None: success at the end alone, and
+    no goals told apart."""
     evaluation_goals: Positive = 100
     """Of each half of the goal set; a run ends with a score on the test half."""
     evaluation_trials: Positive = 1

@@ -1,6 +1,7 @@
 """A trained agent in the user's hands: load it, give it a goal image, let it act."""
 
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +14,9 @@ from PIL import Image
 from discern.agent.learner import Learner
 from discern.agent.policy import Pursuit, act, begin_pursuit
 from discern.config import Config
-from discern.envs import AnyEnv, Env, ScoredEnv, is_host, make_env, make_scored_env, names_code, spec_of
+from discern.envs import AnyEnv, Env, ScoredEnv, is_host, make_env, make_scored_env, names_code, opened, spec_of
 from discern.envs.base import EnvSpec, Hosted
+from discern.planning import ATTEMPTS, Calibration, Compass, Journey, Planner
 from discern.storage.agent_file import AgentFile, find_agent_file, read_agent, write_agent
 from discern.storage.checkpoint import fill, latest_checkpoint, named_arrays
 from discern.storage.run_folder import AGENT_FILE, RunFolder, make_folder, refuse_unless_free
@@ -33,6 +35,7 @@ class Reached(NamedTuple):
     actions: np.ndarray  # int32 [n]
     q_values: np.ndarray  # float32 [n, A]
     rewards: np.ndarray  # float32 [n+1], how much each observation is like the goal, to the teacher
+    waypoints: np.ndarray  # uint8 [W, H, W, 3], what was pursued on the way
 
 
 class Agent:
@@ -86,27 +89,59 @@ class Agent:
             raise UserError(f"this agent knows only {self.horizon} steps: for {steps}, train one with --relabel.ends")
         return steps
 
-    def pursue(self, goal: np.ndarray, steps: int | None = None) -> "Pursuer":
-        """A policy for a loop of your own: `.act(observation)` until `.finished`, after T steps or those asked for."""
-        return Pursuer(self, self.image(goal, "the goal"), self.budget(steps))
+    def pursue(self, goal: np.ndarray, steps: int | None = None, stop_early: bool = False) -> "Pursuer":
+        """A policy for a loop of your own: `.act(observation)` until `.finished`, after T steps or those asked for.
 
-    def reach(self, env: Env, goal: np.ndarray, seed: int = 0, steps: int | None = None) -> Reached:
-        """Pursues the goal for T steps, or for those asked for, from a fresh start of the world."""
+        One that stops early is also finished when `.arrived(observation)` says so.
+        """
+        arrival = self.calibration.arrival if stop_early else None
+        return Pursuer(self, self.image(goal, "the goal"), self.budget(steps), arrival)
+
+    def reach(
+        self, env: Env, goal: np.ndarray, seed: int = 0, steps: int | None = None, stop_early: bool = False
+    ) -> Reached:
+        """Pursues the goal for T steps, or those asked for, or until it is there, from a fresh start of the world."""
         self._refuse_other_world(env)
+        return self._follow(env, self.pursue(goal, steps, stop_early), seed)
+
+    def plan(
+        self, env: Env, goal: np.ndarray, seed: int = 0, steps: int | None = None, stop_early: bool = False
+    ) -> Reached:
+        """Pursues a far goal over waypoints of the goal buffer, for 3 T steps, or for those asked for."""
+        self._refuse_other_world(env)
+        return self._follow(env, self.planner.pursue(self.image(goal, "the goal"), steps, stop_early), seed)
+
+    def _follow(self, env: Env, pursuer: "Pursuer | Journey", seed: int) -> Reached:
         host = env if is_host(env) else Hosted(env, 1)
         if host.size != 1:
             raise UserError(f"reach() acts in one environment, not {host.size}: make_env(name, 1)")
-        pursuer = self.pursue(goal, steps)
         step = host.reset(seed)
         frames, actions, q_values = [np.array(host.observe(step.raw))[0]], [], []
-        while not pursuer.finished:
+        while not (pursuer.finished or pursuer.arrived(frames[-1])):
             actions.append(pursuer.act(frames[-1]))
             q_values.append(pursuer.q_values)
             host.send(np.array([actions[-1]], np.int32))
             frames.append(np.array(host.observe(host.recv().raw))[0])
         observations = np.stack(frames)
         rewards = self.reward(observations, np.broadcast_to(pursuer.goal, observations.shape))
-        return Reached(pursuer.goal, observations, np.array(actions, np.int32), np.stack(q_values), rewards)
+        values = np.array(q_values, np.float32).reshape((-1, self.spec.actions))
+        return Reached(pursuer.goal, observations, np.array(actions, np.int32), values, rewards, pursuer.waypoints)
+
+    @cached_property
+    def compass(self) -> Compass:
+        """What it expects of pursuits, compiled."""
+        return Compass(self.learner, self.params, self.goal_images, self.config.reward.decoys)
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """When it has arrived, and what its values are worth: from attempts of its own, made once, in its own world."""
+        with opened(self.make_env(ATTEMPTS)) as env:
+            return self.compass.calibrate(env if is_host(env) else Hosted(env, ATTEMPTS))
+
+    @cached_property
+    def planner(self) -> Planner:
+        """Finds ways to far goals: `.pursue(goal)` is `pursue` over waypoints."""
+        return Planner(self.compass, self.calibration)
 
     def make_env(self, n: int = 1) -> Env:
         """The world it was trained in; worlds that run on the host come as `n` environments."""
@@ -182,22 +217,33 @@ class Agent:
 class Pursuer:
     """One goal being pursued: the clock and the recurrent state are kept inside."""
 
-    def __init__(self, agent: Agent, goal: np.ndarray, budget: int):
-        self.agent, self.goal, self.budget = agent, goal, budget
+    waypoints: np.ndarray  # uint8 [0, H, W, 3]: it goes straight for the goal
+
+    def __init__(self, agent: Agent, goal: np.ndarray, budget: int, arrival: float | None = None):
+        self.agent, self.goal, self.budget, self.arrival = agent, goal, budget, arrival
         features = agent._features(agent.params, jnp.asarray(goal[None]))
         self._pursuit = begin_pursuit(features, agent.config.network.lstm, agent.horizon - budget)
+        self._is_there = False
+        self.waypoints = np.zeros((0, *goal.shape), np.uint8)
         self.steps = 0
         self.q_values: np.ndarray = np.zeros(agent.spec.actions, np.float32)
 
     @property
     def finished(self) -> bool:
-        """Whether the actions that the goal was to take are spent."""
-        return self.steps >= self.budget
+        """Whether the actions that the goal was to take are spent, or `arrived` saw the goal."""
+        return self.steps >= self.budget or self._is_there
+
+    def arrived(self, observation: np.ndarray) -> bool:
+        """Whether the observation shows the goal, to one that stops early; then it is finished."""
+        if self.arrival is not None:
+            self._is_there |= bool(self.agent.reward(observation, self.goal) >= self.arrival)
+        return self._is_there
 
     def act(self, observation: np.ndarray) -> int:
         """The best action at this observation; the clock moves on by one."""
         if self.finished:
-            raise UserError(f"this pursuit's {self.budget} steps are spent: call pursue() again")
+            spent = f"{self.budget} steps are spent" if self.steps >= self.budget else "goal is reached"
+            raise UserError(f"this pursuit's {spent}: call pursue() again")
         image = jnp.asarray(self.agent.image(observation, "the observation"))
         self._pursuit, actions, q_values = self.agent._choose(self.agent.params, self._pursuit, image)
         self.steps += 1

@@ -2,17 +2,22 @@
 
 import importlib.util
 import os
+from pathlib import Path
 
 from discern.types import UserError
 
 EXTRAS = {  # what the extras of pyproject.toml install, by the names they are imported by
     "atari": ("ale_py", "cv2"),
     "control": ("mujoco", "dm_control"),
+    "doom": ("vizdoom",),
+    "minigrid": ("minigrid", "gymnasium", "cv2"),
+    "highway": ("highway_env", "gymnasium", "cv2"),
     "gym": ("gymnasium", "cv2"),
     "cluster": ("ray",),
     "studio": ("gradio",),
     "video": ("av",),
     "tensorboard": ("tensorboard",),
+    "wandb": ("wandb",),
 }
 
 
@@ -47,4 +52,13 @@ def memory_bytes() -> int | None:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
+        return None
+
+
+def available_memory_bytes() -> int | None:
+    """Main memory that is free, or would be if it were asked for; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
         return None

@@ -11,7 +11,7 @@ import tyro
 
 from discern.checks import SettingError, first_problem, nearest
 from discern.config import FIELDS, Config, differences, flag
-from discern.presets import preset, suite_of
+from discern.presets import GYMNASIUM, preset, suite_of
 from discern.types import UserError
 
 HELP = ("-h", "--help")
@@ -77,7 +77,8 @@ def _refuse_other_suites(settings: Config, default: Config) -> None:
     for changed in differences(settings, default):
         path = changed.partition(":")[0]
         suite = path.partition(".")[0]
-        if suite in SUITES and suite != suite_of(settings.env):
+        ours = suite_of(settings.env)
+        if suite in SUITES and suite != ("gym" if ours in GYMNASIUM else ours):
             raise UserError(f"{flag(path)} is for worlds {suite}/…: {settings.env} has no such setting, leave it out")
 
 

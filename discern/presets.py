@@ -7,6 +7,7 @@ from discern.types import UserError
 
 ConfigName = Literal["fast", "paper"]
 PresetName = Literal["fast", "paper", "tiny"]
+GYMNASIUM = ("gym", "minigrid", "highway")  # suites of Gymnasium's environments, whose settings are those of gym
 
 FAST: dict[str, Any] = {
     "network.layer_norm": True,
@@ -57,10 +58,22 @@ ARENA: dict[str, Any] = {
     "network.time_units": 16,
 }
 
+DRIVING: dict[str, Any] = GYM | {"actor.horizon": 8}  # seconds, of episodes that last ten or more
+
+GRID: dict[str, Any] = ARENA | {
+    "steps": None,
+    "minutes": 10.0,
+    "actor.horizon": 25,
+    "evaluation_goals": 50,
+    "gym.size": 64,
+}
+ROOM: dict[str, Any] = GRID | {"gym.only": ("left", "right", "forward", "done")}  # there is nothing to pick up
+
 SIZES: dict[str, dict[str, Any]] = {
     "arena": ARENA,
     "arena/16": ARENA | {"steps": 300_000, "actor.horizon": 14, "network.features": 64, "network.lstm": 64},
     "arena/two": ARENA | {"steps": 1_500_000, "actor.horizon": 32},
+    "arena/maze": ARENA | {"steps": 700_000, "actor.horizon": 12},  # a third of the longest way
     "arena/84": {
         "steps": 2_500_000,
         "actor.horizon": 30,
@@ -71,6 +84,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "atari": {"minutes": 10.0, "replay_capacity": 20_000, "evaluate_every": 1_000_000, "network.channels": (32, 64)},
     "watermaze": FIRST_PERSON,
     "lab": FIRST_PERSON | {"actor.environments": 32},  # each is a process
+    "doom": FIRST_PERSON | {"actor.environments": 64},  # each is a process
     "control": {
         "minutes": 10.0,
         "actor.horizon": 100,
@@ -81,6 +95,12 @@ SIZES: dict[str, dict[str, Any]] = {
     "gym": GYM,
     "gym/CarRacing-v3": GYM
     | {"gym.frame_skip": 4, "actor.warm_up": 5, "goal_buffer.capacity": 128, "evaluation_goals": 16},
+    "minigrid": GRID,
+    "minigrid/MiniGrid-Empty-8x8-v0": ROOM | {"gym.size": 32, "actor.horizon": 20},
+    "minigrid/MiniGrid-Empty-16x16-v0": ROOM | {"actor.horizon": 35},
+    "minigrid/MiniGrid-FourRooms-v0": ROOM | {"gym.size": 76, "actor.horizon": 45},
+    "highway": DRIVING,
+    "highway/parking-v0": GYM,
 }
 
 LONG: dict[str, Any] = {  # for goals that take many steps: what came of them must reach the first of them soon
@@ -104,6 +124,8 @@ FIRST_PERSON_FAST: dict[str, Any] = LONG | {
     "learner.target_interval": 100,  # without it, and with a diverse buffer, success falls after some minutes
     "learner.anneal": 0.6,
 }
+
+DOOM_FAST: dict[str, Any] = FIRST_PERSON_FAST | {"actor.horizon": 50, "learner.replay_ratio": 8.0}
 
 ATARI_FAST: dict[str, Any] = (
     LONG
@@ -136,23 +158,31 @@ SWUNG: dict[str, Any] = POSED | {  # single random steps swing nothing, and twin
     "actor.ez_greedy": 2.0,
 }
 
+GYM_FAST: dict[str, Any] = {"network.subtract_mean_image": True, "learner.batch": 32, "learner.replay_ratio": 8.0}
+
 FAST_IN: dict[str, dict[str, Any]] = {
     "arena": {"learner.learning_rate": 1e-3},
     "arena/16": {"learner.learning_rate": 2e-3},
     "arena/two": TWINS
     | {"reward.pair_gap": 2.0, "reward.hidden": 128, "learner.learning_rate": 1e-3, "learner.replay_ratio": 8.0}
     | {"learner.anneal": 0.5},
+    "arena/maze": {"learner.learning_rate": 1e-3},
     "arena/84": {},
     "atari": ATARI_FAST,
     "atari/montezuma_revenge": ATARI_FAST | {"actor.ez_greedy": 2.0},  # single random steps climb no ladder
     "watermaze": FIRST_PERSON_FAST,
     "lab": FIRST_PERSON_FAST,
+    "doom": DOOM_FAST,
+    "doom/my_way_home": DOOM_FAST | {"actor.horizon": 80},  # several rooms lie between a start and some goals
     "control": POSED,
     "control/pendulum-swingup": SWUNG | {"actor.ez_greedy": 1.0},
     "control/cartpole-swingup": SWUNG | DIVERSE | {"learner.anneal": 0.5},  # most poles hang, goals stand
     "control/ball_in_cup-catch": SWUNG | {"actor.ez_greedy": 1.5},
     "control/finger-spin": SWUNG | {"actor.ez_greedy": 1.0},  # a strike takes a few steps
-    "gym": {"network.subtract_mean_image": True, "learner.batch": 32, "learner.replay_ratio": 8.0},
+    "gym": GYM_FAST,
+    "minigrid": GYM_FAST | {"learner.batch": 64, "learner.learning_rate": 1e-3},
+    "highway": GYM_FAST,
+    "highway/parking-v0": GYM_FAST | TWINS | {"actor.twins": 4},  # where the car should park and how it starts
 }
 
 

@@ -17,6 +17,7 @@ else:
 
 Params = Any
 Precision = Literal["int8", "float32"]  # of an exported agent's weights
+WandbMode = Literal["online", "offline"]
 PRNGKey = Array
 Metrics = dict[str, Array]
 

@@ -297,6 +297,14 @@ def with_tensor(name: str, tensor: np.ndarray) -> Callable[[dict, dict], None]:
     return lambda metadata, tensors: tensors.update({name: tensor})
 
 
+def with_scale(scale: float) -> Callable[[dict, dict], None]:
+    def change(metadata: dict, tensors: dict) -> None:
+        tensors["core.value.kernel"] = np.full((8, 1), 100, np.int8)
+        tensors["core.value.kernel_scale"] = np.full(1, scale, np.float32)
+
+    return change
+
+
 def without(name: str) -> Callable[[dict, dict], None]:
     def change(metadata: dict, tensors: dict) -> None:
         del (metadata if name in metadata else tensors)[name]
@@ -360,6 +368,20 @@ FORGED = {
     "a tensor more": (with_tensor("core.extra", np.zeros(3, np.float32)), "more tensors than its config asks for"),
     "a tensor of bytes": (with_tensor("core.value.bias", np.zeros(1, np.uint8)), "core.value.bias is neither"),
     "a tensor of doubles": (with_tensor("core.value.bias", np.zeros(1)), "tensors of an unknown type"),
+    "a weight that is no number": (
+        with_tensor("core.value.bias", np.full(1, np.nan, np.float32)),
+        "core.value.bias holds numbers that are not finite",
+    ),
+    "a weight without end": (
+        with_tensor("core.value.bias", np.full(1, -np.inf, np.float32)),
+        "core.value.bias holds numbers that are not finite",
+    ),
+    "a scale that overflows": (with_scale(3e38), "core.value.kernel holds numbers that are not finite"),
+    "a scale that is no number": (with_scale(np.nan), "core.value.kernel holds numbers that are not finite"),
+    "a tensor that is a path": (
+        with_tensor("../../../evil", np.zeros(3, np.float32)),
+        "more tensors than its config asks for",
+    ),
     "int8 without scale": (with_tensor("core.value.kernel", np.zeros((8, 1), np.int8)), "'core.value.kernel_scale'"),
 }
 
@@ -409,6 +431,47 @@ def test_a_file_cannot_name_the_code_of_its_world(tmp_path, monkeypatch, capsys)
     with pytest.raises(UserError, match="evil"):  # it has no World
         evaluate(tmp_path / "0", trials=1)
     assert marker.exists()
+
+
+@pytest.mark.parametrize("env", ["atari/../../evil", "control/../evil-x", "lab/../../evil", "gym/../evil", "../evil"])
+def test_a_world_cannot_be_a_path(small, tmp_path, monkeypatch, env):
+    """Names of worlds are looked up, not opened."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')")
+    file = forge(small, tmp_path / "agent.safetensors", with_settings(env=env))
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UserError) as refusal:
+        evaluate(file, trials=1)
+    assert str(refusal.value).isprintable()
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_file_that_claims_more_than_memory_is_not_read(tmp_path):
+    """A sparse file: 64 GB that take no room on the disk, and all of which a tensor says it holds."""
+    file, size = tmp_path / "agent.safetensors", 64 * 10**9
+    header = one_tensor(shape=[size // 4], data_offsets=[0, size])
+    with file.open("wb") as sparse:
+        sparse.write(struct.pack("<Q", len(header)) + header)
+        sparse.truncate(8 + len(header) + size)
+    with pytest.raises(UserError, match="no agent file that can be read: it is larger than 512 MiB"):
+        discern.load(file)
+
+
+def test_links_lead_to_no_other_files_contents(small, tmp_path):
+    """A link to a secret shows none of it; one to itself, to a device or to nothing is no agent; one to an agent is."""
+    secret, folder = tmp_path / "secret", tmp_path / "agent"
+    secret.write_text("correct horse battery staple " * 9)
+    folder.mkdir()
+    file = folder / "agent.safetensors"
+    for target in (secret, file, Path("/dev/zero"), tmp_path / "nowhere", tmp_path):
+        file.unlink(missing_ok=True)
+        file.symlink_to(target)
+        with pytest.raises(UserError) as refusal:
+            discern.load(folder)
+        assert "horse" not in str(refusal.value) and "\n" not in str(refusal.value)
+    file.unlink()
+    file.symlink_to(small)
+    assert discern.load(folder).steps == discern.load(small).steps
 
 
 def test_a_world_that_has_changed_is_refused(tmp_path):

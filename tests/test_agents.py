@@ -10,7 +10,7 @@ from discern import load
 from discern.evaluation.report import evaluate
 
 ROOT = Path(__file__).parent.parent
-FILES = sorted((ROOT / "agents").glob("*/*"))
+FILES = sorted((ROOT / "agents").glob("*/agent.safetensors"))
 
 
 @pytest.mark.parametrize(

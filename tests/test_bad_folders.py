@@ -256,7 +256,7 @@ WRITING = [
     "evaluate run --figure picture.png",
     "record run --out video.mp4",
     "figures finished --out new",
-    "reproduce all --out new",
+    "reproduce all --out new --yes",
 ]
 
 

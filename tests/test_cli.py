@@ -42,8 +42,9 @@ def test_train_evaluate_and_look(discern, tmp_path):
     assert (report["trials"], report["goals"]["count"]) == (2, 9)
     assert report["success"] <= report["at_some_step"] <= 1
     assert report["random"] <= report["random_at_some_step"] <= 1
-    code, out, _ = discern(f"evaluate {run} --trials 1 --figure {tmp_path}/averages.png")
+    code, out, _ = discern(f"evaluate {run} --trials 1 --figure {tmp_path}/averages.png --worst {tmp_path}/worst.png")
     assert code == 0
+    assert (tmp_path / "worst.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "averages.png").read_bytes().startswith(b"\x89PNG")
     assert "whole goal" in out
     assert "at some step" in out
@@ -90,6 +91,7 @@ def test_success_over_the_steps_a_goal_may_take(discern, tmp_path):
         ("train --resume nowhere", "is not a run"),
         ("evaluate nowhere", "is not a run"),
         ("evaluate nowhere --figure picture.txt", "cannot draw picture.txt: name a .png in a folder that exists"),
+        ("evaluate nowhere --worst picture.txt", "cannot draw picture.txt: name a .png in a folder that exists"),
         ("train arena --replay-capacity 999999999", "set --replay-capacity to"),
     ],
 )
@@ -180,6 +182,7 @@ def test_bench_prints_one_object(discern):
 
 def test_doctor_tells_what_is_there(discern, monkeypatch):
     monkeypatch.setattr("discern.diagnostics.doctor.speed", lambda: {"updates_per_second": 1})
+    monkeypatch.setattr("discern.diagnostics.doctor.TRIED", {"arena": {}})
     code, out, _ = discern("doctor --json")
     report = json.loads(out)
     assert code == 0

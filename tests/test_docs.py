@@ -20,6 +20,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     ROOT / "agents" / "README.md",
+    *sorted((ROOT / "agents").glob("*/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 POINTERS = {  # documents that name code as `path: name`, and how many names they should have at least
@@ -105,7 +106,7 @@ def test_ideas_have_the_names_that_people_search_for(name):
         assert not found, f"{file.relative_to(ROOT)}: {found[0]}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
         if target.startswith("https://"):

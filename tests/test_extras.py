@@ -18,9 +18,13 @@ AGENT = ROOT / "agents" / "arena"
 LINES = {
     "atari": ["train atari/seaquest", f"evaluate {ROOT / 'agents' / 'seaquest'}"],
     "control": ["train control/reacher-hard", "bench control/pendulum-swingup"],
+    "doom": ["train doom/watermaze", "bench doom/my_way_home"],
     "gym": ["train gym/CarRacing-v3", "train my_module:factory"],
+    "highway": ["train highway/parking-v0"],
+    "minigrid": ["train minigrid/MiniGrid-Empty-8x8-v0"],
     "cluster": ["train --cluster local", "train --cluster auto"],
     "studio": ["studio"],
+    "wandb": ["train --wandb", "train arena --wandb offline"],
     "video": [f"record {AGENT} --out film.mp4"],
 }
 CASES = [(extra, package, line) for extra, lines in LINES.items() for line in lines for package in EXTRAS[extra]]

@@ -14,7 +14,7 @@ from discern.agent.replay import refuse_if_too_large
 from discern.envs import make_env
 from discern.envs.processes import Process, Processes, shared_memory, shares
 from discern.evaluation.report import machine
-from discern.machine import available_cores, memory_bytes
+from discern.machine import available_cores, available_memory_bytes, memory_bytes
 from discern.types import UserError
 
 STAND_IN = str(Path(__file__).parent / "stand_in")
@@ -24,7 +24,7 @@ ONLY_LINUX = {
     "memfd_create": {"envs/processes.py"},
     "select.poll": {"envs/processes.py"},
     "sysconf": {"machine.py"},
-    "/proc": {"evaluation/report.py"},
+    "/proc": {"evaluation/report.py", "machine.py"},
     "os.nice": {"envs/atari/games.py"},  # which Windows never comes to
     "os.fork": set(),  # processes are fresh ones, which every system has
     "multiprocessing": set(),
@@ -77,6 +77,7 @@ def test_a_measurement_names_its_machine(elsewhere, monkeypatch):
     monkeypatch.setattr(Path, "read_text", read_text)
     assert machine()["cpu"] == platform.processor()
     assert machine()["cores"] == os.cpu_count()
+    assert available_memory_bytes() is None
 
 
 def test_memory_is_shared(elsewhere):

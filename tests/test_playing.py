@@ -59,6 +59,7 @@ class Dial:
     [
         ("arena", {1: "right", 4: "up"}),
         ("arena/two", {5: "slider right"}),
+        ("arena/maze", {1: "right"}),
         ("watermaze", {0: "forward", 7: "forward, turn right", 8: "rest"}),
     ],
 )
@@ -75,20 +76,18 @@ def test_names_are_those_of_the_emulator_the_actuators_and_the_environment():
 
     from discern.envs.atari.worlds import atari_spec
     from discern.envs.control.tasks import DOMAINS, Starts, action_names, action_table
-    from discern.envs.gym import worlds
-    from discern.envs.gym.worlds import World
+    from discern.envs.gym.actions import action_list, known_names
 
     assert [Action(i).name for i in range(18)] == list(names_of(atari_spec("seaquest")))
     model, domain = Starts("reacher-hard").model, DOMAINS["reacher-hard"]
     pushes = dict(zip(action_names(model, domain), action_table(model, domain).tolist(), strict=True))
     assert (pushes["shoulder −, wrist +"], pushes["rest"], len(pushes)) == ([-1, 1], [0, 0], 9)
-    assert worlds.action_names(gymnasium.make("Pendulum-v1"), 3) == ("torque −", "middle", "torque +")
-    assert worlds.action_names(gymnasium.make("Acrobot-v1"), 3) == ("torque −", "none", "torque +")
-    settings = {"make_args": {}, "render": False, "frame_skip": 1, "size": 16, "score": []}
-    stand_in = "tests.stand_in.named_worlds"
-    assert World(f"{stand_in}:Speaking", settings).names == ("rest", "jump")
-    assert World(f"{stand_in}:Listing", settings).names == ("turn left", "pick up")
-    assert World(f"{stand_in}:Mute", settings).names == ("0", "1")
+    acrobot = gymnasium.make("Acrobot-v1")
+    assert action_list(acrobot.action_space, {"only": ()}, known_names(acrobot)).names == (
+        "torque −",
+        "none",
+        "torque +",
+    )
 
 
 def test_keys_fit_the_names():

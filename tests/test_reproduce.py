@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from discern import reproduce as programme
 from discern.cli import read
 from discern.evaluation.comparisons import common_grid, draw_bars, draw_curves, draw_heat_maps, draw_strips
 from discern.evaluation.final import is_finished, load_final
 from discern.reproduce import FIGURES, METHODS, Run, draw_runs, reproduce
+from discern.reproduce import runs as programme
+from discern.reproduce.runs import PAPERS, PARTS
 from discern.training import loop
 from discern.types import UserError
 from tests.conftest import TINY
@@ -54,17 +55,17 @@ def test_figures_say_what_they_show(tmp_path):
     assert all(word in words_of(tmp_path / "s.png") for word in ("goal", "ours", "what came of goals"))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS | PARTS)
 @pytest.mark.parametrize("preset_name", ["fast", "paper", "tiny"])
 def test_the_command_of_a_run_is_that_run(method, preset_name):
-    run = Run("arena", method, "diverse", 3)
+    run = Run("arena", method, "preset" if method in PARTS else "diverse", 3)
     words = shlex.split(run.command(0.5, preset_name))
     assert words[:2] == ["discern", "train"]
     assert read(words[1:]).settings == run.config(0.5, preset_name)
 
 
 def test_ablations_are_what_the_paper_says():
-    without, only = (Run("arena", name, "uniform", 0).config(0, "fast").relabel for name in list(METHODS)[4:])
+    without, only = (Run("arena", name, "uniform", 0).config(0, "fast").relabel for name in PAPERS[4:])
     assert without.p_hindsight == 0.0
     assert "hindsight" not in without.goals
     assert only.p_hindsight == 1.0
@@ -75,15 +76,20 @@ def test_without_a_budget_methods_are_compared_after_equal_steps():
     slow, fast = (Run("arena", name, "uniform", 0) for name in ("WGAN", "DISCERN"))
     assert slow.config(0, "fast").steps == fast.config(0, "fast").steps > 0
     assert slow.config(None, "fast").minutes is None  # no limit
-    assert slow.config(None, "tiny").minutes > 0.0  # which has no steps to stop at
+    assert slow.config(None, "tiny").steps == fast.config(None, "tiny").steps > 0
     assert slow.config(2, "fast").minutes == 2.0
 
 
 def test_the_programme_covers_every_figure_with_few_runs():
     runs = {run for figure in FIGURES.values() for run in figure.runs(1, tiny=True)}
     assert {run.env for run in runs} == {"arena"}
-    assert {(run.method, run.strategy) for run in runs} == {(m, s) for m in METHODS for s in ("uniform", "diverse")}
-    assert len(runs) == 12
+    papers = {(method, strategy) for method in PAPERS for strategy in ("uniform", "diverse")}
+    ours = {(method, "preset") for method in ("preset", *PARTS)} | {
+        ("temporal pairs", "uniform"),
+        ("oracle", "uniform"),
+    }
+    assert {(run.method, run.strategy) for run in runs} == papers | ours
+    assert len(runs) == 21
     assert {env for figure in FIGURES.values() for run in figure.runs(1, tiny=False) for env in [run.env]} > {
         "atari/seaquest",
         "control/reacher-hard",
@@ -128,8 +134,8 @@ def test_figures_are_drawn_from_runs_made_once(tmp_path, monkeypatch):
 def test_a_killed_programme_goes_on_where_it_stopped(tmp_path):
     small = {**SMALL, "steps": 6_000, "evaluate_every": 3_000, "checkpoint_seconds": 0.1}
     code = (
-        "from pathlib import Path; from discern import reproduce as p\n"
-        f"p.TINY = {small!r}; p.reproduce(['cartpole'], Path({str(tmp_path)!r}), preset_name='tiny')"
+        "from pathlib import Path; from discern.reproduce import reproduce, runs\n"
+        f"runs.TINY = {small!r}; reproduce(['cartpole'], Path({str(tmp_path)!r}), preset_name='tiny')"
     )
     run = tmp_path / Run("arena", "autoencoder", "uniform", 0).name
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -152,6 +152,6 @@ def test_the_newest_values_are_read_from_the_end(tmp_path):
 def test_what_is_told_apart_is_drawn_where_it_is_known():
     rows = [{"steps": 100 * i, "told_apart": 0.9, "teacher_accuracy": 0.8} for i in range(1, 9)]
     drawn = pictures.training(rows, "live", b"")
-    assert "told apart" in drawn
-    assert "teacher accuracy" in drawn
+    assert "held-out goals told apart" in drawn
+    assert "teacher's accuracy" in drawn
     assert np.isclose(pictures.curve_of(rows, "told_apart")[1], 0.9).all()

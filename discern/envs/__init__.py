@@ -10,10 +10,11 @@ from typing_extensions import TypeIs
 from discern.checks import nearest
 from discern.config import Config
 from discern.envs.arena import Arena
+from discern.envs.arena_maze import Maze
 from discern.envs.base import Attempts, DeviceEnv, Dimension, EnvSpec, Hosted, HostEnv, HostStep, ScoredHostEnv
 from discern.envs.watermaze.world import Watermaze
 from discern.machine import EXTRAS, require
-from discern.presets import preset, suite_of
+from discern.presets import GYMNASIUM, preset, suite_of
 from discern.types import UserError
 
 Env = DeviceEnv | HostEnv
@@ -27,6 +28,7 @@ WORLDS: dict[str, Callable[[], DeviceEnv]] = {
     "arena/two": lambda: Arena(
         size=24, stride=0.1, radius=0.1, distractors=2, speed=0.05, slider=True, name="arena/two"
     ),
+    "arena/maze": Maze,
     "watermaze": Watermaze,
 }
 
@@ -59,6 +61,14 @@ def _lab(name: str, n: int, config: Config, scored: bool, attempts: Attempts | N
     return (ScoredLab if scored else Lab)(name.removeprefix("lab/"), n)
 
 
+def _doom(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
+    from discern.envs.doom.world import Doom, ScoredDoom
+
+    del config
+    name = name.removeprefix("doom/")
+    return ScoredDoom(name, n) if scored else Doom(name, n, attempts)
+
+
 def _gym(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:
     from discern.envs.gym.world import SCORED_AT_ONCE, Gym
 
@@ -66,7 +76,13 @@ def _gym(name: str, n: int, config: Config, scored: bool, attempts: Attempts | N
 
 
 Maker = Callable[[str, int, Config, bool, Attempts | None], HostEnv]
-SUITES: dict[str, Maker] = {"atari": _atari, "control": _control, "lab": _lab, "gym": _gym}
+SUITES: dict[str, Maker] = {
+    "atari": _atari,
+    "control": _control,
+    "doom": _doom,
+    "lab": _lab,
+    **dict.fromkeys(GYMNASIUM, _gym),
+}
 
 
 def make_env(name: str, n: int = 1, config: Config | None = None, attempts: Attempts | None = None) -> Env:
@@ -87,7 +103,9 @@ def _make(name: str, n: int, config: Config | None, scored: bool, attempts: Atte
         return SUITES[suite](name, n, config or preset(name), scored, attempts)
     if name not in WORLDS:
         hosted = ("atari/seaquest", "atari/montezuma_revenge", "atari/…", "control/reacher-hard", "control/…")
-        known = [*sorted(WORLDS), *hosted, "lab/rooms_watermaze", "gym/CarRacing-v3", "gym/…", "my_module:factory"]
+        modules = ("minigrid/MiniGrid-FourRooms-v0", "highway/parking-v0", "gym/CarRacing-v3", "gym/…")
+        first_person = ("doom/watermaze", "doom/my_way_home", "lab/rooms_watermaze")
+        known = [*sorted(WORLDS), *hosted, *first_person, *modules, "my_module:factory"]
         raise UserError(f"there is no world '{name}'" + (nearest(name, known) or f"; there are: {', '.join(known)}"))
     return WORLDS[name]()
 
@@ -110,7 +128,7 @@ def spec_of(config: Config) -> EnvSpec:
 
 def names_code(config: Config) -> bool:
     """Whether the config says what code to import, or what to call it with, to make its world."""
-    return suite_of(config.env) == "gym" and (":" in config.env or config.gym.make_args != "{}")
+    return suite_of(config.env) in GYMNASIUM and (":" in config.env or config.gym.make_args != "{}")
 
 
 def is_host(env: Env) -> TypeIs[HostEnv]:

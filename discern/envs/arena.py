@@ -74,7 +74,7 @@ class Arena:
         across = pixel[None, None, :] - positions[:, 0, None, None]
         down = pixel[None, :, None] - positions[:, 1, None, None]
         cover = jnp.clip(radius + 0.5 - jnp.sqrt(across**2 + down**2), 0.0, 1.0)[..., None]
-        image = jnp.broadcast_to(jnp.asarray(BACKGROUND), (self.size, self.size, 3))
+        image = jnp.broadcast_to(jnp.asarray(self.background(), jnp.float32), (self.size, self.size, 3))
         for disc in range(self.distractors + 1):
             image = image + cover[disc] * (colours[disc] - image)
         if self.slider:
@@ -83,6 +83,10 @@ class Arena:
             lowest = (pixel > self.size - radius / 2)[:, None, None]
             image = image + cover * lowest * (jnp.asarray(SLIDER) - image)
         return jnp.round(image).astype(jnp.uint8)
+
+    def background(self) -> np.ndarray:
+        """What does not move, [3] or [size, size, 3]."""
+        return BACKGROUND
 
     def measure(self, state: ArenaState) -> jax.Array:
         return jnp.concatenate([state.dot, state.slider])

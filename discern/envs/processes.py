@@ -6,10 +6,10 @@ process that asks; this one ends when its input does.
 """
 
 import contextlib
+import importlib
 import mmap
 import os
 import pickle
-import runpy
 import select
 import signal
 import struct
@@ -22,13 +22,21 @@ import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
 START_SECONDS = 120.0
 LENGTH = struct.Struct("<Q")
-DOING = {"prove": "being made", "make": "being made", "reset": "resetting", "step": "stepping"}
+DOING = {
+    "prove": "being made",
+    "make": "being made",
+    "reset": "resetting",
+    "step": "stepping",
+    "ranges": "saying its numbers",
+    "place": "being placed",
+}
 
 
 class Process:
@@ -132,6 +140,8 @@ def _part(pipe: int, count: int, seconds: float) -> bytes | None:
 
 def _end(process: subprocess.Popen) -> None:
     process.kill()
+    with contextlib.suppress(OSError, AttributeError):  # what it has started too, where it leads a group of processes
+        os.killpg(process.pid, signal.SIGKILL)
     with process:  # waits for it, and closes its pipes
         pass
 
@@ -215,13 +225,17 @@ def serve(file: str, kind: str) -> None:
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)  # an environment may read and print as it likes
+    package = ModuleType("served")  # the file's folder alone: as a part of discern it would load JAX
+    package.__path__ = [os.path.dirname(file)]
+    sys.modules["served"] = package
     served: Any = None
     with contextlib.suppress(EOFError):
         while True:
             request = pickle.load(requests)
             try:
                 if served is None:
-                    served, answer = runpy.run_path(file)[kind](*request), True
+                    served = getattr(importlib.import_module(f"served.{Path(file).stem}"), kind)(*request)
+                    answer = True
                 else:
                     method, argument = request
                     answer = getattr(served, method)(argument)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,9 @@ from discern.envs import ScoredEnv, is_host
 from discern.envs.base import DeviceEnv, Dimension, ScoredHostEnv, reset_worlds, step_worlds
 from discern.evaluation.goal_sets import GoalSet
 from discern.types import Params, PRNGKey
+
+if TYPE_CHECKING:
+    from discern.evaluation.told_apart import Shares, ToldApart
 
 TOLERANCE = 0.1
 
@@ -27,6 +30,7 @@ class Score(NamedTuple):
     by_goal: np.ndarray  # float32 [M], success for each goal
     final_images: np.ndarray  # uint8 [M, H, W, 3], the first trial's last frame for each goal
     average_images: np.ndarray  # uint8 [M, H, W, 3], the mean of every trial's last frame for each goal
+    told_apart: "Shares | None" = None  # of all attempts, where that was asked for
 
 
 def apart(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension, ...]) -> np.ndarray:
@@ -49,10 +53,11 @@ def reached(measured: np.ndarray, goal: np.ndarray, dimensions: tuple[Dimension,
     return apart(measured, goal, dimensions) <= TOLERANCE + 1e-6
 
 
-def evaluator(imitator: Imitator, env: ScoredEnv) -> Callable[..., Score]:
+def evaluator(imitator: Imitator, env: ScoredEnv, apart_by: "ToldApart | None" = None) -> Callable[..., Score]:
     """What scores parameters in a world, compiled once: every goal, `trials` times, each from a fresh start.
 
-    ε = 1 is the random policy. An attempt takes T steps, or `steps` of an agent that was trained with ends.
+    ε = 1 is the random policy. An attempt takes T steps, or `steps` of an agent that was trained with ends. Where there
+    is an embedding to tell goals `apart_by`, what every attempt ends in is compared with all goals.
     """
     attempt: Callable = (
         _attempts_on_host(imitator, env)
@@ -67,19 +72,24 @@ def evaluator(imitator: Imitator, env: ScoredEnv) -> Callable[..., Score]:
         count = len(goals.images)
         attempts = count * trials
         at_once = env.size if is_host(env) else count
-        measured, first = [], np.zeros_like(goals.images)
+        measured, rivals, first = [], [], np.zeros_like(goals.images)
         total = np.zeros(goals.images.shape, np.uint32)
         for start in range(0, attempts, at_once):
             index = np.arange(start, start + at_once) % count  # the last group is padded
             key = jax.random.fold_in(jax.random.key(seed), start)
             images, measures = jax.device_get(attempt(params, jnp.asarray(goals.images[index]), epsilon, key, steps))
             measured.append(measures)
+            if apart_by is not None:
+                rivals.append(apart_by.rivals(images, goals.images, index))
             for i, image in enumerate(images[: attempts - start]):
                 total[index[i]] += image
                 if start + i < count:
                     first[index[i]] = image
         average = np.round(total / trials).astype(np.uint8)
-        return score(np.concatenate(measured)[:attempts], first, average, goals, env.spec.dimensions)
+        scored = score(np.concatenate(measured)[:attempts], first, average, goals, env.spec.dimensions)
+        if apart_by is None:
+            return scored
+        return scored._replace(told_apart=apart_by.shares(np.concatenate(rivals, axis=1)[:, :attempts], count))
 
     return evaluate
 

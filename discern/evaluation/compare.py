@@ -8,11 +8,12 @@ import numpy as np
 
 from discern.config import Config, differences, replace
 from discern.evaluation.final import is_finished, load_final
-from discern.evaluation.statistics import interquartile_mean, stratified_bootstrap
+from discern.evaluation.statistics import interquartile_mean, rank_correlation, stratified_bootstrap
 from discern.storage.run_folder import RunFolder, refuse_file
 from discern.types import UserError
 
-COLUMNS = ("runs", "world", "seeds", "goals", "success", "at some step", "random", "steps", "updates", "minutes")
+COLUMNS = ("runs", "world", "seeds", "goals", "success", "at some step", "random", "told apart", "rank correlation")
+COUNTS = ("steps", "updates", "minutes")
 NAMED = 6  # settings in which a group differs from the first
 
 
@@ -45,6 +46,23 @@ def curve(run: Path) -> list[tuple[float, float]]:
     return [(row["steps"], row["success"]) for row in RunFolder(run).metrics() if "success" in row]
 
 
+def told_apart_with_success(run: Path) -> list[dict[str, float]]:
+    """The evaluations on the tune half that have success and goals told apart, both by embedding and by pixels."""
+    names = ("steps", "success", "told_apart", "told_apart_pixels")
+    return [{name: row[name] for name in names} for row in RunFolder(run).metrics() if set(names) <= set(row)]
+
+
+def agreement(runs: Sequence[Path], measure: str = "told_apart") -> float | None:
+    """Spearman's ρ of a measure with success over each run's evaluations, its mean over runs; None where no run has
+    three of them, or one of the two never changes."""
+    curves = [points for points in map(told_apart_with_success, runs) if len(points) >= 3]
+    found = [
+        rank_correlation(*([point[name] for point in points] for name in (measure, "success"))) for points in curves
+    ]
+    known = [one for one in found if not np.isnan(one)]
+    return float(np.mean(known)) if known else None
+
+
 def summary(name: str, runs: Sequence[Path]) -> dict[str, Any]:
     """What runs that differ only in their seed achieved: interquartile means over those that have finished, with a
     95 % interval where there are several; steps, updates and minutes are the median of all."""
@@ -73,6 +91,11 @@ def summary(name: str, runs: Sequence[Path]) -> dict[str, Any]:
         "by_seed": scores,
         "at_some_step": middle([final.at_some_step for final in finals]),
         "random": middle([final.random for final in finals]),
+        "told_apart": middle([final.told_apart for final in finals]),
+        "told_apart_pixels": middle([final.told_apart_pixels for final in finals]),
+        "told_apart_random": middle([final.told_apart_random for final in finals]),
+        "rank_correlation": agreement(runs),
+        "rank_correlation_pixels": agreement(runs, "told_apart_pixels"),
         "steps": median("steps"),
         "updates": median("updates"),
         "minutes": None if seconds is None else seconds / 60,
@@ -81,7 +104,7 @@ def summary(name: str, runs: Sequence[Path]) -> dict[str, Any]:
 
 def as_table(rows: Sequence[dict[str, Any]]) -> str:
     """Summaries to read, in columns; below, what differs from the first."""
-    cells = [COLUMNS] + [_cells(row) for row in rows]
+    cells = [COLUMNS + COUNTS] + [_cells(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
     for row in rows:
@@ -99,7 +122,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     seeds = f"{row['finished']} of {len(row['seeds'])}" if row["finished"] < len(row["seeds"]) else str(row["finished"])
     counts = tuple("–" if row[key] is None else f"{row[key]:,.0f}" for key in ("steps", "updates"))
     minutes = "–" if row["minutes"] is None else f"{row['minutes']:.1f}"
-    shares = (success, _percent(row["at_some_step"]), _percent(row["random"]))
+    agrees = "–" if row["rank_correlation"] is None else f"{row['rank_correlation']:.2f}"
+    shares = (success, *(_percent(row[key]) for key in ("at_some_step", "random", "told_apart")), agrees)
     return (row["runs"], row["world"], seeds, row["goals"] or "–", *shares, *counts, minutes)
 
 

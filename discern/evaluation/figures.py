@@ -14,15 +14,23 @@ from discern.evaluation.achievement import Score
 from discern.evaluation.goal_sets import GoalSet
 
 STRIP = 10
+WORST = 8
 MARKERS = "os^Dvx"
 
 
 def draw_curve(rows: list[dict], path: Path) -> None:
-    """Success on held-out goals and the teacher's accuracy against agent steps."""
+    """Success on held-out goals, or where there is none how many are told apart, and the teacher's accuracy."""
+    scored = any("success" in row for row in rows)
+    apart = (
+        ("told_apart", "held-out goals told apart (tune half)", "k-o"),
+        ("told_apart_pixels", "the same by pixels", "k-x"),
+        ("told_apart_random", "random policy", "k:"),
+    )
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for name, label, style in (
         ("success", "held-out goals reached (tune half)", "k-o"),
         ("random", "random policy", "k:"),
+        *(() if scored else apart),
         ("teacher_accuracy", "teacher accuracy on intended goals", "b--"),
     ):
         points = [(row["steps"], row[name]) for row in rows if name in row]
@@ -42,6 +50,13 @@ def draw_goals(goals: GoalSet, score: Score, path: Path) -> None:
     often = None if score.success is None else score.by_goal
     under = "; how often each goal was reached under it" if often is not None else ""
     _draw_pairs(goals.images, score.final_images, f"goal above, achieved below{under}", path, often)
+
+
+def draw_worst(goals: GoalSet, score: Score, path: Path) -> None:
+    """The goals that were reached least, each above the last frame of its first attempt, its share under it."""
+    worst = np.argsort(score.by_goal, kind="stable")[:WORST]
+    title = f"of {len(score.by_goal)} goals those reached least, above what the first attempt achieved"
+    _draw_pairs(goals.images[worst], score.final_images[worst], title, path, score.by_goal[worst])
 
 
 def draw_averages(goals: GoalSet, average_final_images: np.ndarray, path: Path) -> None:

@@ -10,6 +10,7 @@ from PIL import Image
 
 from discern.evaluation.achievement import Score
 from discern.evaluation.goal_sets import GoalSet
+from discern.evaluation.told_apart import row
 from discern.storage.run_folder import RunFolder
 from discern.types import UserError
 
@@ -25,6 +26,9 @@ class Final(NamedTuple):
     achieved: np.ndarray  # uint8 [M, H, W, 3], the first attempt's last frame
     average: np.ndarray  # uint8 [M, H, W, 3], over all attempts
     by_goal: np.ndarray  # float32 [M]
+    told_apart: float = np.nan  # NaN where it was not asked for, as the next two
+    told_apart_pixels: float = np.nan
+    told_apart_random: float = np.nan
 
 
 def save_final(folder: RunFolder, goals: GoalSet, score: Score, random: Score) -> None:
@@ -36,7 +40,8 @@ def save_final(folder: RunFolder, goals: GoalSet, score: Score, random: Score) -
     )
     images = (goals.images, score.final_images, score.average_images)
     with unfinished.open("wb") as file:
-        final = Final(success, passed, chance, goals.name, *images, score.by_goal)
+        apart: Any = row(score.told_apart, random.told_apart, None)
+        final = Final(success, passed, chance, goals.name, *images, score.by_goal, **apart)
         np.savez_compressed(file, **final._asdict())
     os.replace(unfinished, path)
 
@@ -67,7 +72,8 @@ def load_final(run: str | Path) -> Final:
     """What `save_final` wrote; before goal sets had halves it wrote less, of today's tune half."""
     try:
         with (Path(run) / "final.npz").open("rb") as file, np.load(file) as arrays:
-            found: dict[str, Any] = {"at_some_step": np.nan, "random": np.nan, "goal_set": "tune"} | dict(arrays)
+            found: dict[str, Any] = {"at_some_step": np.nan, "random": np.nan, "goal_set": "tune"}
+            found = Final._field_defaults | found | dict(arrays)
             whole: dict[str, Any] = {name: np.asarray(found[name]) for name in Final._fields}
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
         raise UserError(f"{run} has not finished, it holds no whole final.npz: go on with --resume {run}") from None

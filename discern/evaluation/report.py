@@ -11,6 +11,7 @@ import jax
 from discern.envs import opened
 from discern.evaluation.achievement import evaluator
 from discern.evaluation.goal_sets import goal_set
+from discern.evaluation.told_apart import Shares, chance, told_apart_in
 from discern.inference import Agent, load
 from discern.machine import available_cores
 from discern.storage.run_folder import refuse_file
@@ -27,44 +28,54 @@ def evaluate(
     steps: int | None = None,
     budgets: Sequence[int] = (),
     budget_figure: str | Path | None = None,
+    worst: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it.
+    """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it; where nothing is scored, goals
+    are told apart and no more.
 
     `goals` is the test half of the world's usual set unless named, with `count` goals a half; `figure` is where to draw
     goals above the average of what was achieved. An attempt takes T steps, or `steps`; `budgets` are numbers of steps
-    to score as well, and `budget_figure` is where to draw success over them.
+    to score as well, and `budget_figure` is where to draw success over them; `worst`, where to draw the goals that were
+    reached least.
     """
     _refuse_below({"trials": trials, "count": count}, 1)
     _refuse_below({"seed": seed}, 0)
-    _refuse_undrawable(figure, budget_figure, budgets)
+    _refuse_undrawable((figure, budget_figure, worst), budget_figure, budgets)
     began = time.monotonic()
     agent = load(run)
-    refuse_unscored(agent)
+    if budgets:
+        refuse_unscored(agent)
     steps = agent.budget(steps)
     budgets = sorted({agent.budget(budget) for budget in budgets})
     with opened(agent.make_scored_env(count)) as env:
         wanted = goal_set(env, goals, count)
-        attempt = evaluator(agent.learner.imitator, env)
+        apart_by = told_apart_in(agent.config)
+        attempt = evaluator(agent.learner.imitator, env, apart_by)
         score = attempt(agent.params, wanted, trials, seed=seed, steps=steps)
         random = attempt(agent.params, wanted, trials, epsilon=1.0, seed=seed, steps=steps)
         scores = [attempt(agent.params, wanted, trials, seed=seed, steps=budget) for budget in budgets]
+        ceiling = apart_by.ceiling(wanted, env.spec.dimensions)
     shares = [{"success": one.success, "at_some_step": one.at_some_step} for one in scores]
     by_budget = dict(zip(budgets, shares, strict=True))
-    if figure is not None or budget_figure is not None:
-        from discern.evaluation.figures import draw_averages, draw_budgets  # matplotlib is slow to import
+    if any(path is not None for path in (figure, budget_figure, worst)):
+        from discern.evaluation.figures import draw_averages, draw_budgets, draw_worst  # matplotlib is slow to import
 
         if figure is not None:
             draw_averages(wanted, score.average_images, Path(figure))
         if budget_figure is not None:
             draw_budgets({Path(run).resolve().name: by_budget}, Path(budget_figure))
+        if worst is not None:
+            draw_worst(wanted, score, Path(worst))
     return {
         "success": score.success,
         "random": random.success,
         "at_some_step": score.at_some_step,
         "random_at_some_step": random.at_some_step,
+        **_told_apart({"": score.told_apart, "_random": random.told_apart, "_ceiling": ceiling}, len(wanted.images)),
         "steps": steps,
         "goals": {"set": wanted.name, "count": len(wanted.images), "digest": wanted.digest},
         "trials": trials,
+        **({} if agent.spec.dimensions else {"unscored": agent.spec.unscored}),
         "per_dimension": score.per_dimension,
         "random_per_dimension": random.per_dimension,
         "by_goal": [round(float(share), 4) for share in score.by_goal],
@@ -76,8 +87,20 @@ def evaluate(
     }
 
 
-def _refuse_undrawable(figure: str | Path | None, budget_figure: str | Path | None, budgets: Sequence[int]) -> None:
-    for path in (figure, budget_figure):
+def _told_apart(shares: dict[str, Shares | None], goals: int) -> dict[str, Any]:
+    """In the embedding and in pixels each, and the chance that goes with so many goals."""
+    by_pixels = {f"told_apart_pixels{whose}": share and share.pixels for whose, share in shares.items()}
+    return {
+        **{f"told_apart{whose}": share and share.embedded for whose, share in shares.items()},
+        **by_pixels,
+        "told_apart_chance": chance(goals),
+    }
+
+
+def _refuse_undrawable(
+    figures: Sequence[str | Path | None], budget_figure: str | Path | None, budgets: Sequence[int]
+) -> None:
+    for path in figures:
         if path is not None:
             refuse_file(Path(path), "draw", (".png",))
     if budget_figure is not None and not budgets:
@@ -95,7 +118,7 @@ def refuse_unscored(agent: Agent) -> None:
     if not agent.spec.dimensions:
         raise UserError(
             f"{agent.spec.name} has no success rate, because {agent.spec.unscored}; "
-            f"train and look at the run's goals.png"
+            f"discern evaluate says how far its goals are told apart"
         )
 
 

@@ -21,6 +21,7 @@ from discern.types import Precision, UserError
 KIND, VERSION = "discern-agent", 1
 GOALS = 100  # of the goal buffer: as many as the studio shows
 LARGEST = 2**28  # bytes of goal images
+LARGEST_FILE = 2**29  # bytes; a sparse file may claim to be larger than any memory
 SMALLEST = 2**14  # weights of a kernel in int8; in smaller ones, such as the head's, an error shows in every Q-value
 DTYPES = {"F32", "I8", "U8"}
 
@@ -79,6 +80,7 @@ def config_in(path: Path) -> Config:
 def read_agent(path: Path) -> AgentFile:
     """What a file holds, after checking that it is an agent of this version and is whole."""
     try:
+        _refuse_if(path.stat().st_size > LARGEST_FILE, path, f"it is larger than {LARGEST_FILE // 2**20} MiB")
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             _refuse_unless_ours(path, metadata.get("format", ""))
@@ -110,10 +112,14 @@ def _dequantised(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         scale = tensors.pop(f"{name}_scale")
         if scale.dtype != np.float32 or scale.shape != tensors[name].shape[-1:]:
             raise ValueError(f"{name}_scale is not one float32 for each output channel")
-        tensors[name] = tensors[name] * scale
+        with np.errstate(over="ignore", invalid="ignore"):  # which is refused below
+            tensors[name] = tensors[name] * scale
     odd = [name for name, tensor in tensors.items() if tensor.dtype != np.float32]
     if odd:
         raise ValueError(f"{odd[0]} is neither float32 nor int8")
+    infinite = [name for name, tensor in tensors.items() if not np.isfinite(tensor).all()]
+    if infinite:
+        raise ValueError(f"{infinite[0]} holds numbers that are not finite")
     return tensors
 
 

@@ -21,14 +21,15 @@ POINTS = 300  # of a curve
 Curve = tuple[Sequence[float], Sequence[float]]
 PANELS = {
     "held-out goals reached": ("success", "random"),
-    "told apart": ("told_apart", "teacher_accuracy"),
+    "held-out goals told apart": ("told_apart", "told_apart_pixels", "told_apart_random"),
+    "teacher's accuracy": ("teacher_accuracy",),
     "learned reward, mean": ("reward_mean",),
     "loss": ("td_loss", "teacher_loss"),
     "agent steps a second": ("steps_per_second",),
 }
 
 
-SHARES = ("held-out goals reached", "told apart", "learned reward, mean")  # their axes reach 1
+SHARES = tuple(title for title in PANELS if title.startswith(("held", "teacher", "learned")))  # their axes reach 1
 KEYS = {"ArrowUp": "↑", "ArrowDown": "↓", "ArrowLeft": "←", "ArrowRight": "→", " ": "space"}
 
 

@@ -20,12 +20,12 @@ IDLE_SECONDS = 900.0  # after which a world that nobody acts in is closed
 MOST_SEEN = 200  # frames that a background is made of
 MOST_UNDONE = 2000  # steps since the reset
 MEANT = {
-    "ArrowUp": ("up", "forward", "main engine", "gas"),
-    "ArrowDown": ("down", "backward", "brake"),
-    "ArrowLeft": ("left", "turn left", "left engine", "look left"),
-    "ArrowRight": ("right", "turn right", "right engine", "look right"),
+    "ArrowUp": ("up", "forward", "main engine", "gas", "faster"),
+    "ArrowDown": ("down", "backward", "brake", "slower"),
+    "ArrowLeft": ("left", "turn left", "left engine", "lane_left"),
+    "ArrowRight": ("right", "turn right", "right engine", "lane_right"),
     " ": ("fire", "pickup", "pick up"),
-    ".": ("noop", "stay", "rest", "none", "middle", "done"),
+    ".": ("noop", "stay", "rest", "none", "middle", "idle", "done"),
 }
 REST = "123456789qwertyuiopasdfghjklzxcvbnm0"
 

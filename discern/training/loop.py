@@ -17,10 +17,12 @@ from discern.evaluation.final import forget_final
 from discern.storage.run_folder import free_folder, new_folder, resumed_folder
 from discern.storage.state import TrainState, budget_spent, refuse_if_not_resumable, restore_state
 from discern.training.actors import Actors, LocalActors
+from discern.training.boards import wandb_mode
+from discern.training.live import Phases, View
 from discern.training.scoring import Scoring
 from discern.training.session import Session
 from discern.training.update import Update, learning_rate, make_update
-from discern.types import Batch, LearnerState, LostError, Metrics
+from discern.types import Batch, LearnerState, LostError, Metrics, WandbMode
 
 Learned = tuple[LearnerState, Metrics]
 
@@ -28,8 +30,8 @@ Learned = tuple[LearnerState, Metrics]
 class Loop:
     """A learner and whoever acts for it, and how they take turns."""
 
-    def __init__(self, actors: Actors):
-        self.actors, self.config = actors, actors.config
+    def __init__(self, actors: Actors, phases: Phases | None = None):
+        self.actors, self.config, self.phases = actors, actors.config, phases or Phases()
         self.learner = Learner(self.config, actors.spec)
         self.update = make_update(self.learner, jax.local_devices()[: actors.shards], actors.updates_per_call)
         self.trained_per_update = self.config.learner.batch * self.config.actor.horizon
@@ -38,10 +40,12 @@ class Loop:
     def start(self) -> TrainState:
         """A fresh state: random play fills the goal buffer, while the programs of an update are compiled."""
         compiling = self.thread.submit(self.compile_ahead)
-        collecting, memory, steps = self.actors.start()
+        with self.phases("random play, which fills the goal buffer"):
+            collecting, memory, steps = self.actors.start()
         compiling.result()
         key = jax.random.fold_in(jax.random.key(self.config.seed), 1)
-        learner = jax.jit(self.learner.init)(key, memory.goals.images)
+        with self.phases("new networks"):
+            learner = jax.jit(self.learner.init)(key, memory.goals.images)
         return TrainState(learner, collecting, memory, steps=steps)
 
     def compile_ahead(self) -> None:
@@ -50,9 +54,10 @@ class Loop:
             return  # the update also moves what it gets to its devices
         goals = jax.ShapeDtypeStruct((self.config.goal_buffer.capacity, *self.actors.spec.image_shape), np.uint8)
         state = jax.eval_shape(self.learner.init, jax.random.key(0), goals)
-        cast(jax.stages.Wrapped, self.update).lower(
-            state, self.actors.batch_shapes(), learning_rate(0.0, 0.0)
-        ).compile()
+        with self.phases("compiling the update"):
+            cast(jax.stages.Wrapped, self.update).lower(
+                state, self.actors.batch_shapes(), learning_rate(0.0, 0.0)
+            ).compile()
 
     def turn(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """Environments act, and the learner makes the updates that the replay ratio asks for.
@@ -85,24 +90,30 @@ def go_on(update: Update, before: Future[Learned], batch: Batch, rate: jax.Array
 
 
 @contextmanager
-def make_loop(config: Config, console: Console, cluster: str | None, actors: int | None) -> Iterator[Loop]:
+def make_loop(config: Config, view: View, cluster: str | None, actors: int | None) -> Iterator[Loop]:
     """The loop of this machine; or, where a cluster is named, with actors there."""
     from discern.training.cluster.actors import RayActors
     from discern.training.cluster.connect import connect
 
     with connect(cluster, actors) if cluster else nullcontext(0) as count:
         by_whom = f"{count} actors with" if cluster else "making"
-        console.print(f"{by_whom} {config.actor.environments} environments of {config.env} …")
-        acting = RayActors(config, count, console) if cluster else LocalActors(config)
-        with closing(Loop(acting)) as loop:
+        view.console.print(f"{by_whom} {config.actor.environments} environments of {config.env} …")
+        with view.phases("making environments"):
+            acting = RayActors(config, count, view.console) if cluster else LocalActors(config)
+        with closing(Loop(acting, view.phases)) as loop:
             yield loop
 
 
 @contextmanager
 def scoring_beside(loop: Loop) -> Iterator[Future[Scoring]]:
     """Who scores the run's agents, made by a thread of its own while the loop starts."""
+
+    def make() -> Scoring:
+        with loop.phases("scoring the random policy"):
+            return Scoring(loop.config, loop.learner)
+
     with ThreadPoolExecutor(1, "scoring") as thread:
-        scoring = thread.submit(Scoring, loop.config, loop.learner)
+        scoring = thread.submit(make)
         try:
             yield scoring
         finally:
@@ -116,14 +127,20 @@ def train(
     console: Console | None = None,
     cluster: str | None = None,
     actors: int | None = None,
+    wandb: WandbMode | None = None,
 ) -> Path:
     """Trains a new agent and returns its run folder; actors play on this machine alone, or on the Ray cluster `local`,
-    `auto` or HOST:PORT."""
-    began, console = time.monotonic(), console or Console()
+    `auto` or HOST:PORT. `wandb` logs to Weights & Biases too."""
+    began = time.monotonic()
     folder = free_folder(run, config)
-    with make_loop(config, console, cluster, actors) as loop, scoring_beside(loop) as scoring:
+    wandb = wandb_mode(folder, wandb)
+    with (
+        View(console or Console()) as view,
+        make_loop(config, view, cluster, actors) as loop,
+        scoring_beside(loop) as scoring,
+    ):
         state = loop.start()
-        session = Session(loop, state, scoring.result(), folder, console, began)
+        session = Session(loop, state, scoring.result(), folder, view, began, wandb=wandb)
         new_folder(folder.path, config)
         return session.spend()
 
@@ -135,14 +152,21 @@ def resume(
     console: Console | None = None,
     cluster: str | None = None,
     actors: int | None = None,
+    wandb: WandbMode | None = None,
 ) -> Path:
-    """Goes on from the newest checkpoint of a run, wherever it was trained, if wanted with another budget."""
-    began, console = time.monotonic(), console or Console()
+    """Goes on from the newest checkpoint of a run, wherever it was trained, if wanted with another budget; and with its
+    run of Weights & Biases, if it has one."""
+    began = time.monotonic()
     folder, config = resumed_folder(run, steps, minutes)
     refuse_if_not_resumable(folder)
-    with make_loop(config, console, cluster, actors) as loop, scoring_beside(loop) as scoring:
+    wandb = wandb_mode(folder, wandb)
+    with (
+        View(console or Console()) as view,
+        make_loop(config, view, cluster, actors) as loop,
+        scoring_beside(loop) as scoring,
+    ):
         state = restore_state(folder, loop.start())
-        session = Session(loop, state, scoring.result(), folder, console, began, resumed=True)
+        session = Session(loop, state, scoring.result(), folder, view, began, True, wandb)
         folder.keep(config)
         forget_final(folder)
         return session.spend()

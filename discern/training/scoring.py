@@ -8,36 +8,53 @@ from discern.config import Config
 from discern.envs import is_host, make_scored_env
 from discern.evaluation.achievement import Score, evaluator
 from discern.evaluation.goal_sets import GoalSet, goal_set
+from discern.evaluation.told_apart import Shares, row, told_apart_in
 from discern.types import Params
 
 
 class Scoring:
-    """Scores agents on the half of the goals that is for choosing; once, at the end, on the half that is reported."""
+    """Scores agents on the half of the goals that is for choosing; once, at the end, on the half that is reported.
+
+    Goals are told apart too, unless nothing but the end is evaluated.
+    """
 
     def __init__(self, config: Config, learner: Learner):
         self.config, self.learner = config, learner
         self.env = make_scored_env(config.env, config.evaluation_goals, config)
-        self.evaluate = evaluator(learner.imitator, self.env)
         self.goals = goal_set(self.env, "tune", config.evaluation_goals)
-        self.scored = bool(self.env.spec.dimensions)
+        self.hint: str | None = self.env.score_hint() if hasattr(self.env, "score_hint") else None
+        self.apart_by = told_apart_in(config) if config.evaluate_every else None
+        self.evaluate = evaluator(learner.imitator, self.env, self.apart_by)
         self.final_trials = max(config.evaluation_trials, 1 if is_host(self.env) else 5)
-        self.random_success = self._random_success() if self.scored else 0.0
+        has_figure = self.env.spec.dimensions or self.apart_by is not None
+        self.random = self._random() if has_figure else None
+        self.random_success = (self.random and self.random.success) or 0.0
+        self.ceiling = self._ceiling(self.goals)
 
     def score(self, agent: Params) -> Score:
         """A point of the curve."""
         return self.evaluate(agent, self.goals, self.config.evaluation_trials)
 
-    def _random_success(self) -> float:
+    def _random(self) -> Score:
         """The random policy's, what to compare a curve with; no parameters matter to it, so it can be scored first."""
         shapes = jax.eval_shape(self.learner.init, jax.random.key(0), self.goals.images).agent
         nobody = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-        return self.evaluate(nobody, self.goals, self.final_trials, epsilon=1.0).success or 0.0
+        return self.evaluate(nobody, self.goals, self.final_trials, epsilon=1.0)
 
-    def final(self, agent: Params) -> tuple[GoalSet, Score, Score]:
-        """What is reported: goals that no curve and no choice of settings has seen, the agent and the random policy."""
+    def _ceiling(self, goals: GoalSet) -> Shares | None:
+        return None if self.apart_by is None else self.apart_by.ceiling(goals, self.env.spec.dimensions)
+
+    def told_apart(self, score: Score) -> dict[str, float]:
+        """A point of the curve: goals told apart, by the random policy too, and at best."""
+        random = None if self.random is None else self.random.told_apart
+        return row(score.told_apart, random, self.ceiling)
+
+    def final(self, agent: Params) -> tuple[GoalSet, Score, Score, Shares | None]:
+        """What is reported: goals that no curve and no choice of settings has seen, the agent, the random policy, and
+        how many goals can be told apart at best."""
         goals = goal_set(self.env, "test", self.config.evaluation_goals)
         of_agent, of_random = (self.evaluate(agent, goals, self.final_trials, epsilon) for epsilon in (0.0, 1.0))
-        return goals, of_agent, of_random
+        return goals, of_agent, of_random, self._ceiling(goals)
 
     def close(self) -> None:
         if is_host(self.env):

@@ -10,7 +10,7 @@ from discern.evaluation.final import is_finished
 from discern.storage.checkpoint import list_checkpoints
 from discern.storage.run_folder import RunFolder, refuse_unless_writable, usual_path
 from discern.training import loop
-from discern.types import StoppedError, UserError
+from discern.types import StoppedError, UserError, WandbMode
 
 
 def train_seeds(
@@ -20,6 +20,7 @@ def train_seeds(
     console: Console | None = None,
     cluster: str | None = None,
     actors: int | None = None,
+    wandb: WandbMode | None = None,
 ) -> Path:
     """Trains from `seeds` seeds, the config's own and those after it, into root/seed-0 …, and returns the root."""
     console = console or Console()
@@ -30,7 +31,7 @@ def train_seeds(
     for number, (folder, one) in enumerate(runs.items()):
         console.print(f"seed {one.seed}, {number + 1} of {seeds}: {folder}", soft_wrap=True)
         try:
-            ensure(one, folder, console, cluster, actors)
+            ensure(one, folder, console, cluster, actors, wandb)
         except StoppedError as stop:
             advice = f"stopped and saved; go on with the same command and --run {root}"
             raise StoppedError(advice, stop.signal) from stop
@@ -54,12 +55,17 @@ def _refuse_other_runs(root: Path, runs: dict[Path, Config]) -> None:
 
 
 def ensure(
-    config: Config, folder: Path, console: Console, cluster: str | None = None, actors: int | None = None
+    config: Config,
+    folder: Path,
+    console: Console,
+    cluster: str | None = None,
+    actors: int | None = None,
+    wandb: WandbMode | None = None,
 ) -> None:
     """Runs what is missing, goes on with what was stopped, leaves alone what has finished."""
     if is_finished(folder):
         return
     if list_checkpoints(folder / "checkpoints"):
-        loop.resume(folder, config.steps, config.minutes, console, cluster, actors)
+        loop.resume(folder, config.steps, config.minutes, console, cluster, actors, wandb)
     else:
-        loop.train(config, folder, console, cluster, actors)
+        loop.train(config, folder, console, cluster, actors, wandb)

@@ -4,20 +4,22 @@ import math
 import signal
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
-from rich.console import Console
 
 from discern.evaluation.achievement import Score
 from discern.evaluation.final import save_final, save_strip
 from discern.evaluation.probe import sight_in_trajectories, trajectory_probe
+from discern.evaluation.told_apart import sentence
 from discern.storage.run_folder import RunFolder
 from discern.storage.state import TrainState, budget_spent, diverged, save_state
+from discern.training.live import View
 from discern.training.metrics import Metrics, Rates
 from discern.training.scoring import Scoring
-from discern.types import LostError, StoppedError, UserError
+from discern.types import LostError, StoppedError, UserError, WandbMode
 
 if TYPE_CHECKING:
     from discern.training.loop import Loop
@@ -53,13 +55,14 @@ class Session:
         state: TrainState,
         scoring: Scoring,
         folder: RunFolder,
-        console: Console,
+        view: View,
         began: float,
         resumed: bool = False,
+        wandb: WandbMode | None = None,
     ):
         """`began`, by the monotonic clock, is when making the environments did: the budget counts from there."""
         self.loop, self.state, self.scoring = loop, state, scoring
-        self.folder, self.console, self.resumed = folder, console, resumed
+        self.folder, self.view, self.resumed, self.wandb = folder, view, resumed, wandb
         self.config = loop.config
         self.look = trajectory_probe(loop.learner)
         if state.random_success < 0:
@@ -75,11 +78,13 @@ class Session:
         """Spends the budget, saves, draws, and returns the run's folder."""
         from discern.evaluation.figures import draw_averages, draw_curve, draw_goals  # matplotlib is slow to import
 
-        self.console.print(
+        self.view.console.print(
             f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
         )
+        if self.scoring.hint:
+            self.view.console.print(self.scoring.hint, soft_wrap=True, highlight=False, markup=False)
         after_step = self.state.steps if self.resumed else None
-        with Stop() as stop, Metrics(self.folder, self.console, after_step) as metrics:
+        with Stop() as stop, Metrics(self.folder, self.view, after_step, self.wandb) as metrics:
             try:
                 self.run(metrics, stop)
             except LostError as error:
@@ -91,7 +96,8 @@ class Session:
                 advice = f"stopped and saved; go on with: discern train --resume {self.folder.path}"
                 raise StoppedError(advice, stop.signal)
             self.log(metrics, {}, self.score())
-            goals, score, random = self.scoring.final(self.state.learner.agent)
+            with self.view.phases("scoring on goals not seen before"):
+                goals, score, random, ceiling = self.scoring.final(self.state.learner.agent)
         save_final(self.folder, goals, score, random)
         draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
         draw_goals(goals, score, self.folder.path / "goals.png")
@@ -103,21 +109,27 @@ class Session:
                 f"{score.success:.1%} of {len(goals.images)} held-out goals ({goals.name}) reached "
                 f"(random policy {random.success:.1%})"
             )
-        self.console.print(f"{reached}; see {self.folder.path}/goals.png", soft_wrap=True)
+        if score.told_apart is not None:
+            reached += f"; {sentence(score.told_apart, random.told_apart, ceiling, len(goals.images))}"
+        self.view.console.print(f"{reached}; see {self.folder.path}/goals.png", soft_wrap=True)
+        self.view.next_steps(self.folder.path, score.success is not None)
         return self.folder.path
 
     def run(self, metrics: Metrics, stop: Stop) -> None:
         """Turn after turn; a checkpoint at the end, and no older than `checkpoint_seconds` before it."""
+        first = ExitStack()
+        first.enter_context(self.view.phases("the first update"))
         while not self.finished() and stop.signal is None:
             self.state, learned = self.loop.turn(self.state)
             if learned and not self.compile_seconds:
                 jax.block_until_ready(learned)
                 self.compile_seconds = time.monotonic() - self.began
+                first.close()
             if not self.state.learning:
                 self.refuse_if_nothing_lasts()
             now = time.monotonic()
             self.state = self.state._replace(seconds=self.seconds_before + now - self.began)
-            evaluation_due = self.scoring.scored and self.config.evaluate_every and self.state.steps >= self.evaluate_at
+            evaluation_due = self.config.evaluate_every and self.state.steps >= self.evaluate_at
             if learned and (evaluation_due or now - self.last_log >= self.config.log_seconds):
                 self.log(metrics, learned, self.score() if evaluation_due else None)
             if now - self.last_save >= self.config.checkpoint_seconds:
@@ -138,7 +150,8 @@ class Session:
     def score(self) -> Score:
         """A point of the curve."""
         self.evaluate_at = self.state.steps + (self.config.evaluate_every or 0)
-        return self.scoring.score(self.state.learner.agent)
+        with self.view.phases("scoring"):
+            return self.scoring.score(self.state.learner.agent)
 
     def probe(self) -> dict[str, float]:
         """What can be read of the scored dimensions from what the agent sees; nothing where nobody measured them."""
@@ -167,7 +180,9 @@ class Session:
             row["random"] = state.random_success
             row |= {"success": score.success, "at_some_step": score.at_some_step, "per_dimension": score.per_dimension}
             row |= self.probe()
-        if score is not None:
-            save_strip(self.scoring.goals.images, score.final_images, self.folder.path / "goals.png")
-        metrics.write(row)
+        picture = None if score is None else self.folder.path / "goals.png"
+        if score is not None and picture is not None:
+            row |= self.scoring.told_apart(score)
+            save_strip(self.scoring.goals.images, score.final_images, picture)
+        metrics.write(row, picture)
         self.last_log = time.monotonic()

@@ -6,6 +6,7 @@ import time
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
 
 
 class Dot(gymnasium.Env):
@@ -98,6 +99,26 @@ def named_actions():
 
 def several_actions():
     return with_actions(spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2))))
+
+
+def arm():
+    return with_actions(spaces.Box(-1.0, 1.0, (8,)))
+
+
+def dots(num_envs, mode="NextStep", render=False):
+    """A vector of dots, of its own making."""
+    make = (lambda: Rendered("rgb_array")) if render else (lambda: Dot(3))
+    return SyncVectorEnv([make] * num_envs, autoreset_mode=mode)
+
+
+def three_dots():
+    return dots(3)
+
+
+def dots_that_reset_somehow(num_envs):
+    env = dots(num_envs)
+    env.metadata = {}
+    return env
 
 
 def unbounded():

@@ -1,6 +1,7 @@
-"""Any Gymnasium environment that shows pixels: `gym/CarRacing-v3`, or `module:factory` for what makes one."""
+"""Any Gymnasium environment that shows pixels: `gym/CarRacing-v3`, `minigrid/…`, `highway/…`, or `module:factory`."""
 
 import json
+import shlex
 from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,13 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from discern.config import Config
-from discern.envs.base import GOAL_SEEDS, Attempts, Dimension, EnvSpec, Half, HostStep
+from discern.envs.base import GOAL_SEEDS, Attempts, Dimension, EnvSpec, Half, HostStep, far_apart
 from discern.envs.processes import Process, Processes, shares
+from discern.presets import suite_of
 from discern.types import UserError
 
 WORLDS_PER_PROCESS = 4  # at least; a process costs half a second
 SCORED_AT_ONCE = 32
+HINTED = 8  # numbers that could be scored
 P_NEW_ACTION = 0.25  # random play that makes goals keeps an action for four steps on average, so that it gets somewhere
+CANDIDATES = 8  # for each goal of an even set
 SLOW = "; if it is only slow, give it longer with --gym.step-timeout"
 UNSCORED = "none of its quantities is named: train with --gym.score name:low:high for a key of its info"
 
@@ -35,15 +39,14 @@ class Gym:
     is nobody's twin goes on unless its attempt is to restart.
     """
 
-    goal_sets = ("random",)
-
     def __init__(self, name: str, n: int, config: Config, attempts: Attempts | None = None):
-        dimensions = tuple(dimension(text) for text in config.gym.score)
+        named = tuple(dimension(text) for text in config.gym.score)
         settings = asdict(config.gym) | {
             "make_args": json_object(config.gym.make_args),
-            "score": [d.name for d in dimensions],
+            "score": [d.name for d in named],
         }
         self.size = n
+        self.goal_sets = ("even", "random") if suite_of(name) == "minigrid" else ("random",)
         self._horizon = config.actor.horizon
         self._attempts = attempts
         self._age, self._ended = np.zeros(n, int), np.zeros(n, bool)
@@ -51,13 +54,15 @@ class Gym:
         self._worlds = Processes(partial(Process, *world), shares(n, WORLDS_PER_PROCESS))
         self._worlds.first("prove")
         self._worlds.ask("make", np.arange(n), one_by_one=True)
-        named = set().union(*self._worlds.answers())
-        actions = {len(names) for names in named}
-        if len(actions) > 1:
+        made = self._worlds.answers()
+        problem = misfit(made, attempts)
+        if problem:
             self.close()
-            raise UserError(f"{name} has now one number of actions, now another: {sorted(actions)}")
-        shape = (config.gym.size, config.gym.size, 3)
-        self.spec = EnvSpec(name, shape, actions.pop(), dimensions, UNSCORED, action_names=max(named))
+            raise UserError(f"{name} {problem}")
+        ((actions,), (known,)) = made[0]["actions"], made[0]["dimensions"]
+        shape, called = (config.gym.size, config.gym.size, 3), made[0]["action_names"]
+        scored = named or tuple(Dimension(*d) for d in known)
+        self.spec = EnvSpec(name, shape, actions, scored, UNSCORED, action_names=called)
 
     def reset(self, seed: int) -> HostStep:
         twins = self._attempts.twins if self._attempts else 1
@@ -106,8 +111,12 @@ class Gym:
         return np.asarray(raw.measures)
 
     def goals(self, name: str, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Frames of random play, each up to T steps after a fresh start, whatever the number of environments."""
-        del name  # there is one set
+        """Frames of random play, each up to T steps after a fresh start, whatever the number of environments; of an
+        even set those among many that are farthest apart, since random play hardly leaves a corner."""
+        if name == "even":
+            images, measures = self.goals("random", half, CANDIDATES * count)
+            chosen = far_apart(on_a_scale(measures, self.spec.dimensions), count)
+            return images[chosen], measures[chosen]
         seed, starts = GOAL_SEEDS[half], range(0, count, self.size)
         made = [self._some_goals(seed, np.arange(start, start + self.size)) for start in starts]
         images, measures = (np.concatenate(parts)[:count] for parts in zip(*made, strict=True))
@@ -130,8 +139,40 @@ class Gym:
             over |= step.is_last
         return look
 
+    def score_hint(self) -> str | None:
+        """How to score what has varied since it was made; None where something is scored, or nothing has."""
+        self._worlds.ask("ranges", np.arange(self.size))
+        ends: dict[str, list[float]] = {}
+        for name, ends_in_one in (entry for part in self._worlds.answers() for one in part for entry in one.items()):
+            ends.setdefault(name, []).extend(ends_in_one)
+        found = {name: (min(seen), max(seen)) for name, seen in ends.items()}
+        named = [shlex.quote(f"{name}:{low:.4g}:{high:.4g}") for name, (low, high) in found.items() if low < high]
+        more = ["…"] if len(named) > HINTED else []
+        return f"score it with --gym.score {' '.join(named[:HINTED] + more)}" if named else None
+
     def close(self) -> None:
         self._worlds.close()
+
+
+def misfit(made: list[dict[str, Any]], attempts: Attempts | None) -> str | None:
+    """Why environments that the processes made cannot be acted in together."""
+    actions, dimensions = (set().union(*(part[key] for part in made)) for key in ("actions", "dimensions"))
+    if len(actions) > 1:
+        return f"has now one number of actions, now another: {sorted(actions)}"
+    if len(dimensions) > 1:
+        return "has now one size, now another: name what is scored with --gym.score name:low:high"
+    if made[0]["vector"] and attempts is not None:
+        return "is a vector, which restarts as a whole: leave --actor.twins at 1 and --actor.p-restart at 0"
+    return None
+
+
+def on_a_scale(measures: np.ndarray, dimensions: tuple[Dimension, ...]) -> np.ndarray:
+    """Points whose distances are those of the measures, in ranges: [M, D] → [M, D + those that wrap]."""
+    low, high = (np.array([getattr(d, end) for d in dimensions]) for end in ("low", "high"))
+    wraps = np.array([d.wraps for d in dimensions], bool)
+    shares = (measures - low) / (high - low)
+    angles = 2 * np.pi * shares[:, wraps]
+    return np.concatenate([shares[:, ~wraps], np.cos(angles) / 2, np.sin(angles) / 2], axis=1)
 
 
 def dimension(text: str) -> Dimension:

@@ -85,6 +85,16 @@ class Watermaze:
         radius = INNER * jnp.sqrt((seed % count) / count)
         return WatermazeState(radius * _heading(2 * np.pi * PLACE_TURN * seed), wrap(2 * np.pi * YAW_TURN * seed))
 
+    def fewest_steps(self, measures: np.ndarray, goals: np.ndarray) -> np.ndarray:
+        """Those of moving and of turning, which it can do at once, whichever are more: [..., D], [..., D] → [...].
+
+        A goal is reached within a tenth of every range, so these are never too many.
+        """
+        apart = np.abs(goals - measures)
+        apart[..., 2] = np.minimum(apart[..., 2], 2 * np.pi - apart[..., 2])
+        short = np.maximum(0.0, apart - 0.1 * np.array([d.high - d.low for d in DIMENSIONS]))
+        return np.ceil(np.maximum(np.hypot(short[..., 0], short[..., 1]) / STRIDE, short[..., 2] / TURN) - 1e-6)
+
 
 def hold(place: jax.Array) -> jax.Array:
     """The nearest place inside the walls: [2] → [2]; in a corner two of them hold."""

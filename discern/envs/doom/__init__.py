@@ -1,0 +1,1 @@
+"""First-person worlds of Doom's engine, through ViZDoom."""

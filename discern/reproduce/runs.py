@@ -1,0 +1,110 @@
+"""The training runs of the programme: which worlds, methods and goal buffers, and what each is on the command line."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from discern.config import Config, flag, replace
+from discern.presets import ConfigName, PresetName, preset
+
+METHODS: dict[str, dict[str, Any]] = {
+    "DISCERN": {"reward.kind": "discern"},
+    "autoencoder": {"reward.kind": "autoencoder"},
+    "WGAN": {"reward.kind": "wgan"},
+    "pixel L2": {"reward.kind": "pixels"},
+    "no hindsight": {"relabel.p_hindsight": 0.0},
+    "hindsight only": {"relabel.p_hindsight": 1.0, "relabel.goals": ("hindsight",)},
+    "temporal pairs": {"reward.kind": "temporal"},
+    "oracle": {"reward.kind": "oracle"},
+    "preset": {},
+}
+PAPERS = tuple(METHODS)[:6]
+REWARDS = PAPERS[:4]
+
+PARTS: dict[str, dict[str, Any]] = {  # the preset with one part left out
+    "no ends": {"relabel.ends": False},
+    "one goal": {"relabel.goals": ("draw",)},
+    "no layer norm": {"network.layer_norm": False},
+    "no EMA": {"learner.ema_decay": 0.0},
+    "λ 0": {"learner.lambda_": 0.0},
+    "λ 1": {"learner.lambda_": 1.0},
+}
+
+TINY: dict[str, Any] = {
+    "steps": 16_000,
+    "minutes": None,
+    "actor.environments": 32,
+    "evaluate_every": 8_000,
+    "evaluation_goals": 50,
+    "checkpoint_seconds": 10.0,
+    "replay_capacity": 1024,
+    "goal_buffer.capacity": 256,
+    "learner.batch": 32,
+}
+
+GAMES = ("atari/seaquest", "atari/montezuma_revenge")
+SIX = tuple(
+    f"control/{name}"
+    for name in (
+        "point_mass-easy",
+        "reacher-hard",
+        "pendulum-swingup",
+        "finger-spin",
+        "ball_in_cup-catch",
+        "cartpole-swingup",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run of the programme."""
+
+    env: str
+    method: str
+    strategy: str
+    seed: int
+
+    def changes(self, minutes: float | None, preset_name: PresetName) -> dict[str, Any]:
+        """What differs from the world's own preset."""
+        changes: dict[str, Any] = {"seed": self.seed, **(METHODS | PARTS)[self.method]}
+        if self.strategy != "preset":
+            changes["goal_buffer.strategy"] = self.strategy
+        if self.method == "no hindsight":
+            kinds = preset(self.env, config_name(preset_name)).relabel.goals
+            changes["relabel.goals"] = tuple(kind for kind in kinds if kind != "hindsight")
+        if preset(self.env, config_name(preset_name)).steps:
+            changes["minutes"] = None  # methods are compared after equal steps, however long these take
+        if preset_name == "tiny":
+            changes |= TINY
+        if minutes:
+            changes |= {"minutes": minutes, "steps": None}
+        return changes
+
+    def config(self, minutes: float | None, preset_name: PresetName) -> Config:
+        return replace(preset(self.env, config_name(preset_name)), self.changes(minutes, preset_name))
+
+    def command(self, minutes: float | None, preset_name: PresetName) -> str:
+        """The same run by hand."""
+        words = ["discern", "train", self.env]
+        if preset_name == "paper":
+            words += ["--config", "paper"]
+        for name, value in self.changes(minutes, preset_name).items():
+            words += _flag(name, value)
+        return " ".join(words)
+
+    @property
+    def name(self) -> str:
+        return f"{self.env}/{self.method}/{self.strategy}/{self.seed}".replace(" ", "-").lower()
+
+
+def config_name(preset_name: PresetName) -> ConfigName:
+    """What a preset of the programme is a size of."""
+    return "paper" if preset_name == "paper" else "fast"
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    """A setting as it is typed."""
+    if isinstance(value, bool):
+        room, _, last = name.rpartition(".")
+        return [flag(name if value else f"{room}.no_{last}")]
+    return [flag(name), *map(str, value if isinstance(value, tuple) else (value,))]
