@@ -224,7 +224,9 @@ def _train(wanted: Train) -> None:
     if wanted.seeds:
         from discern.training.seeds import train_seeds
 
-        train_seeds(wanted.settings, wanted.seeds, wanted.run, None, wanted.cluster, wanted.actors, wanted.wandb)
+        train_seeds(
+            wanted.settings, wanted.seeds, wanted.run, cluster=wanted.cluster, actors=wanted.actors, wandb=wanted.wandb
+        )
         return
     from discern.training.loop import train
 
