@@ -181,7 +181,7 @@ FAST_IN: dict[str, dict[str, Any]] = {
     "control/finger-spin": SWUNG | {"actor.ez_greedy": 1.0},  # a strike takes a few steps
     "gym": GYM_FAST,
     "minigrid": GYM_FAST
-    | {"learner.batch": 64, "learner.learning_rate": 1e-3}
+    | {"learner.learning_rate": 1e-3}
     | {"reward.kind": "temporal", "reward.pair_gap": 2.0, "reward.hidden": 128},  # discern's stays at chance for long
     "highway": GYM_FAST,
     "highway/parking-v0": GYM_FAST | TWINS | {"actor.twins": 4},  # where the car should park and how it starts

@@ -152,3 +152,23 @@ def test_your_own_environment_as_the_page_says(tmp_path):
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "dot" / "goals.png").exists()
     assert (tmp_path / "dot.mp4").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("document", ["minigrid", "highway"])
+def test_a_world_of_a_package_as_its_page_says(document, tmp_path, monkeypatch):
+    """The page's commands in an empty folder, with budgets that fit a test."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / f"{document}.md").read_text()
+    tiny = (
+        "--steps 150 --minutes None --actor.environments 4 --actor.horizon 4 --actor.warm-up 1 --learner.batch 4 "
+        "--replay-capacity 16 --learner.replay-ratio 1 --network.time-units 4 --goal-buffer.capacity 16 --gym.size 24 "
+        "--network.channels 4 --network.kernels 6 --network.strides 6 --network.features 8 --network.lstm 8 "
+        "--evaluation-goals 4 --evaluate-every None"
+    )
+    budgets = {"train": tiny, "evaluate": "--trials 1 --count 4", "record": ""}
+    for command in re.search(r"```bash\n(.*?)```", page, re.S)[1].strip().splitlines():
+        _, _, _, name, *words = shlex.split(command)
+        monkeypatch.setattr(sys, "argv", ["discern", name, *words, *budgets[name].split()])
+        cli.main()
+    assert len(list(tmp_path.glob("runs/*/goals.png"))) == 1
+    assert len(list(tmp_path.glob("*.mp4"))) == (document == "minigrid")

@@ -1,6 +1,9 @@
 """MiniGrid and highway-env by name, vector environments, and how any action space becomes a list of actions."""
 
 import ast
+import contextlib
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -8,13 +11,18 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from discern.cli import main
 from discern.config import replace
 from discern.envs import make_scored_env, names_code
+from discern.envs.base import Dimension
 from discern.envs.gym import actions
 from discern.envs.gym.actions import Actions
 from discern.envs.gym.looks import RefusedError
+from discern.envs.gym.world import on_a_scale
 from discern.envs.gym.worlds import Worlds
 from discern.presets import preset
+from discern.storage.run_folder import RunFolder
+from tests.needs import skip_for_lack_of
 
 ROOT = Path(__file__).parent.parent
 LEFT, RIGHT, FORWARD = 0, 1, 2
@@ -178,6 +186,49 @@ def test_an_implementation_of_gymnasiums_own_is_a_vector(worlds):
     assert (angles[8, :2] < angles[0, :2]).all() and (angles[8, 2] > angles[0, 2]).all()
     assert is_last.any() and (is_first[1:] == is_last[:-1]).all()
     np.testing.assert_array_equal(images[0], play(poles, [1, 2, 3], [])[0][0])
+
+
+def test_what_repeats_is_in_an_even_set_in_turn():
+    """Goals of the room after one step or two: nine at most, each as often as any other, or once more."""
+    config = replace(preset("minigrid/MiniGrid-Empty-8x8-v0"), {"actor.horizon": 2, "gym.size": 16})
+    env = make_scored_env(config.env, 4, config)
+    images, measures = env.goals("even", "tune", 20)
+    env.close()
+    goals, counts = np.unique(measures, axis=0, return_counts=True)
+    assert images.shape == (20, 16, 16, 3) and 5 <= len(goals) <= 9 and np.ptp(counts) <= 1
+    assert {tuple(goal) for goal in goals[goals[:, 0] == 2].tolist()} <= {(2, 1, 0), (2, 1, 1), (2, 1, 3)}
+
+
+def test_the_distance_between_measures_goes_round():
+    dimensions = (Dimension("x", 2.0, 4.0), Dimension("way", 0.0, 4.0, wraps=True))
+    points = on_a_scale(np.array([[2.0, 0.0], [4.0, 0.0], [2.0, 3.0], [2.0, 2.0]]), dimensions)
+    np.testing.assert_allclose(np.linalg.norm(points - points[0], axis=1), [0, 1, 0.5**0.5, 1])
+
+
+def test_an_arm_that_opengl_draws(monkeypatch, tmp_path):
+    """The robot arm's page: its command with a budget that fits a test."""
+    page = (ROOT / "docs" / "robot_arm.md").read_text()
+    words = shlex.split(re.search(r"```bash\nMUJOCO_GL=egl uv run discern train (.*?)\n```", page, re.S)[1])
+    tiny = "--steps 60 --actor.environments 4 --actor.horizon 4 --actor.warm-up 1 --learner.batch 4 --gym.size 24 "
+    tiny += "--replay-capacity 16 --learner.replay-ratio 1 --goal-buffer.capacity 16 --network.time-units 4 "
+    tiny += "--network.channels 4 --network.kernels 6 --network.strides 6 --network.features 8 --network.lstm 8 "
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["discern", "train", *words, *f"{tiny} --evaluation-goals 4".split()])
+    for backend in ("egl", "osmesa"):
+        monkeypatch.setenv("MUJOCO_GL", backend)
+        with contextlib.suppress(SystemExit):
+            main()
+            break
+    else:
+        skip_for_lack_of("OpenGL")
+    last = RunFolder(tmp_path / "runs" / "arm").metrics()[-1]
+    assert set(last["per_dimension"]) == {f"observation[{i}]" for i in range(4)}
+
+
+def test_an_arm_of_seven_joints_has_fifteen_actions():
+    actions = action_list(spaces.Box(-2.0, 2.0, (7,)))
+    assert len(actions.values) == 15 and actions.names[1] == "0 +"
+    np.testing.assert_array_equal(np.abs(actions.values).sum(1), [0] + [2] * 14)
 
 
 def test_what_the_user_runs_imports_no_environment():

@@ -112,11 +112,12 @@ class Gym:
 
     def goals(self, name: str, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Frames of random play, each up to T steps after a fresh start, whatever the number of environments; of an
-        even set those among many that are farthest apart, since random play hardly leaves a corner."""
+        even set those among many that are farthest apart, since random play hardly leaves a corner; in turn, where
+        fewer differ than are wanted."""
         if name == "even":
             images, measures = self.goals("random", half, CANDIDATES * count)
-            chosen = far_apart(on_a_scale(measures, self.spec.dimensions), count)
-            return images[chosen], measures[chosen]
+            chosen = far_apart(on_a_scale(measures, self.spec.dimensions), min(count, len(np.unique(measures, axis=0))))
+            return images[np.resize(chosen, count)], measures[np.resize(chosen, count)]
         seed, starts = GOAL_SEEDS[half], range(0, count, self.size)
         made = [self._some_goals(seed, np.arange(start, start + self.size)) for start in starts]
         images, measures = (np.concatenate(parts)[:count] for parts in zip(*made, strict=True))
