@@ -26,6 +26,8 @@ TRIED: dict[str, dict[str, Any]] = {  # a world of each suite, with what is to b
     "control/reacher-hard": {},
     "control/reacher-hard --control.pixels opengl": {"control.pixels": "opengl"},
     "gym/CarRacing-v3": {},
+    "minigrid/MiniGrid-Empty-8x8-v0": {},
+    "highway/parking-v0": {},
     "lab/rooms_watermaze": {},
 }
 RESULTS = Path(__file__).parents[2] / "results"  # of a clone; a package has none
