@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -12,16 +13,15 @@ import tyro
 
 from discern.checks import AboveZero, Positive, Range, Seed
 from discern.compile_cache import keep_compiled
-from discern.machine import require
 from discern.parsing import Settings, parse
 from discern.presets import ConfigName, PresetName
+from discern.studio.commands import Play, Studio, open_studio
 from discern.types import Precision, StoppedError, UserError, WandbMode
 
 ABOUT = """Learn to bring about any goal image, with no reward and no demonstration. `discern COMMAND --help` lists
 every option of a command; `discern --tyro-print-completion bash` (zsh, fish, tcsh) prints a shell's completions."""
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-Port = Annotated[int, Range("lie between 1 and 65535", lambda x: 1 <= x <= 65535)]
 FilmedGoals = Annotated[int, Range("lie between 1 and 1000", lambda x: 1 <= x <= 1000)]
 FramesPerSecond = Annotated[int, Range("lie between 1 and 60", lambda x: 1 <= x <= 60)]
 
@@ -180,15 +180,6 @@ class Export:
 
 
 @dataclass(frozen=True)
-class Studio:
-    """Open a page to watch agents reach goals and runs train."""
-
-    run: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
-    """The agent to begin with; by default the first of agents/ and runs/."""
-    port: Port = 7860
-
-
-@dataclass(frozen=True)
 class Doctor:
     """Look at this machine: what it has, lacks, and how fast it is."""
 
@@ -233,7 +224,9 @@ def _train(wanted: Train) -> None:
     if wanted.seeds:
         from discern.training.seeds import train_seeds
 
-        train_seeds(wanted.settings, wanted.seeds, wanted.run, None, wanted.cluster, wanted.actors, wanted.wandb)
+        train_seeds(
+            wanted.settings, wanted.seeds, wanted.run, cluster=wanted.cluster, actors=wanted.actors, wandb=wanted.wandb
+        )
         return
     from discern.training.loop import train
 
@@ -350,13 +343,6 @@ def _export(wanted: Export) -> None:
     print(load(wanted.run).save(wanted.dest, wanted.precision))
 
 
-def _studio(wanted: Studio) -> None:
-    require("studio", "the studio")
-    from discern.studio.page import open_page
-
-    open_page(wanted.run, wanted.port)
-
-
 def _doctor(wanted: Doctor) -> None:
     from discern.diagnostics.doctor import examine, speed
 
@@ -387,7 +373,8 @@ HANDLERS: dict[Any, Callable[[Any], None]] = {
     Figures: _figures,
     Record: _record,
     Export: _export,
-    Studio: _studio,
+    Studio: partial(open_studio, read),
+    Play: partial(open_studio, read),
     Bench: _bench,
     Doctor: _doctor,
 }

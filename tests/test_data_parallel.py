@@ -61,8 +61,9 @@ def test_four_devices_take_the_step_of_one():
         "from discern.presets import preset;"
         "compare(replace(preset('arena'), TINY | {'learner.batch': 8, 'learner.optimiser': 'rmsprop'}))"
     )
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, "-c", program], env=os.environ | flags, capture_output=True, text=True)
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

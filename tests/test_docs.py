@@ -127,6 +127,7 @@ def test_every_command_has_its_line():
         "record",
         "export",
         "studio",
+        "play",
         "bench",
         "doctor",
     }

@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import subprocess
 import sys
 import termios
 import time
@@ -30,6 +31,13 @@ PLAIN = (
     "steps 320,000  updates 2,000  steps_per_second 9,876  teacher_accuracy 88%  success 96.2%  random 3.4%  "
     "seconds 61  seconds_left 97\n"
 )
+
+ON_ITS_TERMINAL = """
+import fcntl, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # whose keys are signals
+from discern.cli import main
+main()
+"""
 
 
 def terminal(**more) -> Console:
@@ -142,17 +150,23 @@ def test_an_error_leaves_the_terminal_as_it_was():
 
 def test_ctrl_c_on_a_real_terminal(tmp_path):
     """`discern train` on a pseudo-terminal shows its chart, heeds the key, saves, and gives the terminal back."""
-    child, terminal = pty.fork()
-    if child == 0:
-        os.environ |= {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
-        os.environ.pop("NO_COLOR", None)
-        words = [
-            "train",
-            *FLAGS.replace("evaluate-every None", "evaluate-every 500").split(),
-            "--run",
-            str(tmp_path / "run"),
-        ]
-        os.execv(sys.executable, [sys.executable, "-c", "from discern.cli import main; main()", *words])
+    terminal, inside = pty.openpty()
+    words = [
+        "train",
+        *FLAGS.replace("evaluate-every None", "evaluate-every 500").split(),
+        "--run",
+        str(tmp_path / "run"),
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    child = subprocess.Popen(
+        [sys.executable, "-c", ON_ITS_TERMINAL, *words],
+        env=environment | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"},
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+    )
+    os.close(inside)
     before, seen, asked = termios.tcgetattr(terminal), b"", False
     while True:
         try:
@@ -162,10 +176,9 @@ def test_ctrl_c_on_a_real_terminal(tmp_path):
         seen += some
         if not asked and b"goals reached, to" in seen:
             asked = bool(os.write(terminal, b"\x03"))
-    _, status = os.waitpid(child, 0)
     text = seen.decode()
     assert asked, text
-    assert os.waitstatus_to_exitcode(status) == 130, text
+    assert child.wait(60) == 130, text
     assert "stopped and saved; go on with: discern train --resume" in " ".join(text.split())
     assert "random play, which fills the goal buffer" in text and "┤" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")

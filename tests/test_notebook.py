@@ -44,7 +44,7 @@ def test_its_links_lead_somewhere():
 def test_its_code_runs_in_order(tmp_path):
     """With a budget that fits a test; what each cell ends with can be shown."""
     code = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
-    settings = repr({**TINY, "steps": 400})
+    settings = repr({**TINY, "steps": 400, "env": "arena", "learner.learning_rate": 1e-3})  # as `tiny_run`, compiled
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", RUNNER],
         input=json.dumps(code),

@@ -107,7 +107,7 @@ def test_the_command_line_asks_for_seeds(monkeypatch, tmp_path):
     monkeypatch.setattr(seeds, "train_seeds", lambda *words, **where: asked.append((words, where)))
     wanted = cli.read(["train", "arena", "--seed", "7", "--seeds", "4", "--run", str(tmp_path)])
     cli.HANDLERS[cli.Train](wanted)
-    assert asked == [((wanted.settings, 4, tmp_path), {"cluster": "", "actors": None})]
+    assert asked == [((wanted.settings, 4, tmp_path), {"cluster": "", "actors": None, "wandb": None})]
     assert asked[0][0][0].seed == 7
 
 
@@ -150,6 +150,44 @@ def test_scores_on_different_goals_are_not_mixed(config, tmp_path):
     with pytest.raises(UserError, match="the runs of old were scored on different goals"):
         compare(runs)
     assert [row["goals"] for row in (summary("a", runs[:1]), summary("b", runs[1:]))] == ["tune", "even:test"]
+
+
+def test_the_picture_says_what_could_be_misread(config, tmp_path, monkeypatch):
+    """How many seeds, and how far; what is drawn of a world without a success rate; nothing where nothing is known."""
+    from discern.evaluation import comparisons
+
+    figures = []
+    monkeypatch.setattr(comparisons, "_save", lambda figure, _: figures.append(figure))
+    for seed in range(3):
+        finished(tmp_path / "three" / f"seed-{seed}", config, 0.5, seed)
+    (tmp_path / "three" / "seed-2" / "final.npz").unlink()
+    finished(tmp_path / "one", replace(config, {"learner.batch": 8}), 0.25, seed=9)
+    for name, changes in {"begun": {"learner.batch": 6}, "elsewhere": {"env": "arena/two"}}.items():
+        folder = RunFolder(tmp_path / name)
+        folder.path.mkdir()
+        folder.keep(replace(config, changes))
+    lines = [{"steps": steps, "updates": 1, "seconds": 1.0, "teacher_accuracy": steps / 4e6} for steps in (1e6, 2e6)]
+    folder = RunFolder(tmp_path / "unscored")
+    folder.path.mkdir()
+    folder.keep(replace(config, {"env": "atari/tetris", "evaluate_every": 9}))
+    folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in (*lines, {**lines[-1], "steps": 3e6})))
+    rows = compare([tmp_path / name for name in ("three", "one", "begun", "elsewhere", "unscored")], tmp_path / "c.png")
+    scored, nothing, unscored = figures[0].axes
+    assert [text.get_text() for text in scored.get_legend().get_texts()] == [
+        "three (3 seeds, 1 unfinished)",
+        "one (1 seed)",
+        "begun (1 seed, unfinished): nothing yet",
+        "random policy",
+    ]
+    assert "95 %" in scored.get_legend().get_title().get_text()
+    assert scored.get_ylabel() == "held-out goals reached (tune half), %"
+    assert scored.lines[-1].get_ydata()[0] == pytest.approx(4)  # the random policy's
+    assert nothing.get_xticks().tolist() == []
+    assert unscored.get_ylabel() == "teacher accuracy (no success rate), %"
+    np.testing.assert_allclose(unscored.lines[0].get_ydata(), [25, 50, 50])
+    assert unscored.xaxis.get_major_formatter()(2e6) == "2 M"
+    assert rows[4]["teacher_accuracy"] == 0.5 and rows[4]["success"] is None
+    assert "50.0%" in as_table(rows).splitlines()[5]
 
 
 def test_bands_are_intervals_and_not_the_spread(config, tmp_path, monkeypatch):

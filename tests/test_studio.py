@@ -14,11 +14,11 @@ from discern.config import replace
 from discern.envs import make_env
 from discern.envs.base import Dimension
 from discern.evaluation.final import save_strip
-from discern.inference import Agent
+from discern.inference import Agent, load
 from discern.storage.run_folder import RunFolder
 from discern.studio import pictures
 from discern.studio.uploads import read_upload
-from discern.studio.watching import Goal, Library, Watched, neighbours, principal_axes
+from discern.studio.watching import Attempt, Goal, Library, Watched, film, neighbours, principal_axes, together
 from discern.types import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -136,6 +136,27 @@ def test_a_world_is_used_again_when_a_pursuit_is_left(watched):
     assert 1 <= len(watched._idle) <= 2
 
 
+def test_pursuits_in_step_wait_for_the_longest(watched):
+    moments = list(itertools.islice(watched.pursue(watched.goal_set[3], seed=1), 7))
+    shorter, longer = ([*moments[:n], moments[n]._replace(action=-1)] for n in (3, 6))
+    seen = list(together([iter(shorter), iter(longer)]))
+    assert [[moment.step for moment in moments] for moments in seen] == [[min(t, 3), t] for t in range(7)]
+
+
+def test_a_film_shows_attempts_side_by_side(watched, tmp_path):
+    import av
+
+    frames = [moment.frame for moment in itertools.islice(watched.pursue(watched.goal_set[3], seed=1), 6)]
+    attempts = [Attempt(frames[-1], frames[:n], [0.5] * n) for n in (3, 6)]
+    path = film(attempts, tmp_path / "new" / "both.mp4", 4)
+    with av.open(str(path)) as video:
+        shown = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
+    assert len(shown) == 6 + 4
+    alone = film(attempts[:1], tmp_path / "one.mp4", 4)
+    with av.open(str(alone)) as video:
+        assert 2 * next(video.decode(video=0)).width == shown[0].shape[1]
+
+
 def test_averages_are_sharp_where_the_agent_has_control(watched):
     goals = [*watched.goal_set[10:80:10], Goal(watched.goal_set[5].image, "unmeasured")]
     *_, last = watched.average(goals, 6)
@@ -212,8 +233,7 @@ def test_the_strip_of_a_live_run(tmp_path):
 
 def test_the_library_knows_what_can_be_watched(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="there is no agent in agents/ or runs/"):
-        Library()
+    assert Library().agents() == []
     with pytest.raises(UserError, match="is not a run"):
         Library(tmp_path)
     (tmp_path / "agents").symlink_to(ROOT / "agents")
@@ -224,6 +244,10 @@ def test_the_library_knows_what_can_be_watched(tmp_path, monkeypatch):
         "agents/arena-84",
         *(name for name in shipped if name != "agents/arena-84"),
     ]
+    library = Library(ends_agent(load(ROOT / "agents" / "arena"), tmp_path / "runs" / "ends"))
+    assert library.rivals("agents/arena") == [str(tmp_path / "runs" / "ends"), "runs/ends"]
+    assert library.world_of("agents/seaquest") == "atari/seaquest"
+    assert library.world_of("nowhere") == ""
     with pytest.raises(UserError, match="no agent in /etc any more"):
         Library().watch("/etc")
 

@@ -7,8 +7,10 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import gradio as gr
 import httpx
 import numpy as np
 import pytest
@@ -16,7 +18,10 @@ from PIL import Image
 from playwright.sync_api import Error, Page, expect, sync_playwright
 
 import discern
-from discern.config import to_json
+from discern.config import flag, to_json
+from discern.storage.checkpoint import list_checkpoints
+from discern.studio.page import launch, password_for
+from tests.conftest import TINY
 from tests.needs import skip_for_lack_of
 from tests.test_studio import bad_uploads, ends_agent
 
@@ -28,7 +33,7 @@ LONG = 60_000  # milliseconds; a busy machine compiles slowly
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory):
-    """The address of a studio on the shipped agents, and the folder it was started in."""
+    """The address of a studio on the shipped agents, the folder it was started in, and its process."""
     folder = tmp_path_factory.mktemp("studio")
     (folder / "agents").symlink_to(ROOT / "agents")
     ends_agent(discern.load(ROOT / "agents" / "arena"), folder / "runs" / "ends")
@@ -43,7 +48,7 @@ def studio(tmp_path_factory):
         assert process.stdout is not None
         said = process.stdout.readline()
         assert f"http://127.0.0.1:{port}" in said, said
-        yield f"http://127.0.0.1:{port}", folder
+        yield f"http://127.0.0.1:{port}", folder, process.pid
         process.terminate()
 
 
@@ -66,8 +71,8 @@ def visitor(browser, studio):
     """Opens the page as another visitor, each with cookies and a session of its own."""
     contexts = []
 
-    def visit() -> Page:
-        contexts.append(browser.new_context(viewport={"width": 1440, "height": 1000}))
+    def visit(width: int = 1440, height: int = 1000) -> Page:
+        contexts.append(browser.new_context(viewport={"width": width, "height": height}))
         page = contexts[-1].new_page()
         page.goto(studio[0])
         page.wait_for_selector(".stage", timeout=LONG)
@@ -225,7 +230,6 @@ def test_a_pursuit_can_be_stopped(visitor):
 def test_a_live_run_is_followed(visitor, studio):
     page = visitor()
     page.get_by_role("tab", name="Training").click()
-    expect(page.locator("body")).to_contain_text("No run to follow", timeout=LONG)
     run = studio[1] / "runs" / "live"
     run.mkdir(parents=True)
     (run / "config.json").write_text(to_json(discern.preset("arena")))
@@ -240,6 +244,235 @@ def test_a_live_run_is_followed(visitor, studio):
     expect(page.locator(".training")).to_contain_text("77,000 steps · 60 s · 66.0% of goals reached", timeout=LONG)
     expect(page.locator(".goals img")).to_be_visible()
     keep(page, "5-training")
+
+
+def open_tab(page: Page, name: str) -> None:
+    page.get_by_role("tab", name=name, exact=True).click()
+    if name == "Play":
+        page.wait_for_selector("#pad button", timeout=LONG)
+
+
+def moves(page: Page, count: int) -> None:
+    page.wait_for_selector(f"#hand [data-moves='{count}']", timeout=LONG)
+
+
+def typed(page: Page, name: str, text: str) -> None:
+    page.locator(f"#{name} input, #{name} textarea").first.fill(text)
+
+
+def draw(page: Page, easel: str, share: float) -> None:
+    """A rectangle from the upper left corner over a share of the picture."""
+    page.locator(f"#{easel}").scroll_into_view_if_needed()
+    frame = page.locator(f"#{easel} .easel").bounding_box()
+    assert frame
+    page.mouse.move(frame["x"] + 1, frame["y"] + 1)
+    page.mouse.down()
+    page.mouse.move(frame["x"] + share * frame["width"], frame["y"] + share * frame["height"], steps=3)
+    page.mouse.up()
+    expect(page.locator(f"#{easel} .box")).to_be_visible()
+    page.wait_for_timeout(300)
+
+
+def test_a_world_is_played_and_its_goal_pursued(visitor, studio):
+    page = visitor()
+    open_tab(page, "Play")
+    for key in ("ArrowUp", "ArrowUp", "ArrowRight"):
+        page.keyboard.press(key)
+    moves(page, 3)
+    expect(page.locator("#hand .last")).to_have_text("right")
+    page.keyboard.press("Backspace")
+    moves(page, 2)
+    for _ in range(9):
+        page.get_by_role("button", name="right").click()
+    moves(page, 11)
+    seen = page.locator("#hand img").get_attribute("src")
+    page.locator("#mine").click()
+    expect(page.locator("#easel img")).to_have_attribute("src", seen or "", timeout=LONG)
+    typed(page, "goal-name", "upper right")
+    page.locator("#save").click()
+    expect(page.locator("#play-notice")).to_contain_text("goals/arena/upper right.png", timeout=LONG)
+    assert (studio[1] / "goals" / "arena" / "upper right.png").exists()
+    page.locator("#pursue").click()
+    expect(page.locator("#stage .stage [alt=goal]")).to_have_attribute("src", seen or "", timeout=LONG)
+    page.locator("#start").click()
+    watch(page, last=20)
+    expect(page.locator(".stage .hit, .stage .miss")).to_have_count(2)  # it was measured when it was made
+    with page.expect_download(timeout=LONG) as download:
+        page.locator("#film").click()
+    assert download.value.suggested_filename == "arena-attempt-1.mp4"
+    assert download.value.path().read_bytes()[4:8] == b"ftyp"
+    page.get_by_role("tab", name="Made by hand").click()
+    page.locator("[id='made by hand'] [data-index='0']").click()
+    expect(page.locator("#stage")).to_contain_text("upper right")
+
+
+def test_a_goal_is_drawn_on(visitor):
+    page = visitor()
+    open_tab(page, "Play")
+    page.locator("#erase").click()
+    expect(page.locator("body")).to_contain_text("make a goal first", timeout=LONG)
+    page.get_by_role("button", name="Error Close").click()
+    page.locator("#mine").click()
+    page.wait_for_selector("#easel .easel", timeout=LONG)
+    begun = page.locator("#easel img").get_attribute("src") or ""
+    typed(page, "goal-name", "begun")
+    page.locator("#save").click()
+    expect(page.locator("#saved [data-index]").first).to_be_visible(timeout=LONG)
+    draw(page, "easel", 0.95)
+    page.locator("#erase").click()
+    expect(page.locator("#easel img")).not_to_have_attribute("src", begun, timeout=LONG)
+    keep(page, "7-erased")
+    page.get_by_label("the picture to take a part from").click()
+    page.locator("#saved [data-index='0']").click()
+    expect(page.locator("#other img")).to_have_attribute("src", begun, timeout=LONG)
+    page.locator("#other .easel").focus()
+    for key in ("ArrowRight", "ArrowRight", "Shift+ArrowDown"):
+        page.keyboard.press(key)
+    assert page.locator("#other .easel").get_attribute("data-box") == "9,8,17,17"
+    draw(page, "other", 0.95)
+    page.locator("#paste").click()
+    expect(page.locator("#easel img")).to_have_attribute("src", begun, timeout=LONG)  # what was erased is back
+    page.locator("#unstroke").click()
+    expect(page.locator("#easel img")).not_to_have_attribute("src", begun, timeout=LONG)
+
+
+def test_two_agents_pursue_one_goal_side_by_side(visitor):
+    page = visitor()
+    page.locator("#rival input").click()
+    page.get_by_role("option", name="runs/ends").click()
+    page.get_by_label("number input for frames a second").fill("30")
+    page.locator("#start").click()
+    stages = page.locator("#stage .stage")
+    expect(stages).to_have_count(2, timeout=LONG)
+    expect(stages.nth(1)).to_have_attribute("data-step", "20", timeout=LONG)
+    expect(stages.nth(0)).to_contain_text("agents/arena")
+    expect(stages.nth(1)).to_contain_text("runs/ends")
+    first, second = (stages.nth(i).locator("[alt=world]").get_attribute("src") for i in range(2))
+    assert first == second  # the same parameters, the same seed of the world
+    expect(page.locator("#film")).to_be_enabled(timeout=LONG)
+    page.get_by_role("tab", name="Achieved").click()
+    expect(page.locator("#achieved [data-index]")).to_have_count(2)
+    keep(page, "8-compared")
+
+
+def processes_of(studio: int) -> int:
+    """Worlds that the studio has in processes of their own."""
+    found = subprocess.run(["pgrep", "-P", str(studio), "-f", "worlds.py"], capture_output=True, text=True, check=False)
+    return len(found.stdout.split())
+
+
+def test_a_visitor_who_leaves_takes_their_world_along(visitor, studio):
+    page = visitor()
+    open_tab(page, "Play")
+    page.locator("#world input").fill("gym/CartPole-v1")
+    page.locator("#world input").press("Enter")
+    expect(page.locator("#pad")).to_contain_text("left", timeout=LONG)
+    expect(page.locator("#pad button")).to_have_count(2, timeout=LONG)
+    assert processes_of(studio[2]) == 1
+    page.locator("#mine").click()
+    expect(page.locator("#play-notice")).to_contain_text("choose an agent of gym/CartPole-v1", timeout=LONG)
+    page.close()
+    for _ in range(100):
+        if not processes_of(studio[2]):
+            break
+        time.sleep(0.1)
+    assert processes_of(studio[2]) == 0
+
+
+def test_a_run_is_started_and_stopped(visitor, studio):
+    page = visitor()
+    open_tab(page, "Training")
+    typed(page, "train-name", "mine")
+    typed(page, "train-flags", "--learner.batchh 4")
+    page.locator("#train-start").click()
+    expect(page.locator("#train-notice")).to_contain_text("has no flag --learner.batchh: did you mean", timeout=LONG)
+    settings = {name: value for name, value in TINY.items() if name not in ("minutes", "steps")} | {"log_seconds": 0.2}
+    words = [
+        f"{flag(name)} {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
+        for name, value in settings.items()
+    ]
+    typed(page, "train-flags", " ".join(words))
+    page.locator("#train-start").click()
+    expect(page.locator("#run input")).to_have_value("runs/mine", timeout=LONG)
+    page.wait_for_function("Number(document.querySelector('.training')?.dataset.steps) > 0", timeout=2 * LONG)
+    expect(page.locator(".training")).to_contain_text("learned reward")
+    keep(page, "9-run")
+    page.locator("#train-stop").click()
+    expect(page.locator(".training")).to_contain_text("stopped ·", timeout=LONG)
+    assert list_checkpoints(studio[1] / "runs" / "mine" / "checkpoints")
+    open_tab(page, "Runs")
+    card = page.locator(".card", has_text="runs/mine")
+    expect(card).to_contain_text("stopped", timeout=LONG)
+    card.click()
+    expect(page.get_by_role("tab", name="Training", exact=True)).to_have_attribute(
+        "aria-selected", "true", timeout=LONG
+    )
+
+
+PARTS = {
+    "Goals": ("#stage", "#start", "#rival", "#film", "[id='goal set'] .tiles"),
+    "Play": ("#world", "#hand img", "#pad button", "#undo", "#reset", "#mine", "#erase", "#save", "#pursue"),
+    "Training": ("#train-flags", "#train-start", "#run", "#train-stop", "#train-resume", ".training"),
+    "Runs": (".card",),
+}
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_every_tab_fits(visitor, studio, width):
+    run = studio[1] / "runs" / "shown"
+    run.mkdir(parents=True, exist_ok=True)
+    (run / "config.json").write_text(to_json(discern.preset("arena")))
+    (run / "metrics.jsonl").write_text(
+        json.dumps({"steps": 9, "success": 0.5, "reward_mean": 0.1, "seconds": 1.0}) + "\n"
+    )
+    page = visitor(width, 900)
+    for tab, parts in PARTS.items():
+        open_tab(page, tab)
+        for part in parts:
+            expect(page.locator(part).first).to_be_visible(timeout=LONG)
+            box = page.locator(part).first.bounding_box()
+            assert box and box["x"] >= 0 and box["x"] + box["width"] <= width, part
+        assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+        keep(page, f"{tab.lower()}-{width}")
+
+
+def test_the_keyboard_reaches_everything(visitor):
+    page = visitor()
+    names = set()
+    look = """() => { const on = document.activeElement ?? document.body;
+      return [on.tagName, on.id, getComputedStyle(on).outlineStyle] }"""
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        tag, name, outline = page.evaluate(look)
+        if tag == "BODY":
+            break
+        names.add(name)
+        assert outline == "solid", name  # where the focus is can be seen
+    assert {"start", "stop", "average"} <= names
+    page.locator("[id='goal set'] [data-index='0']").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.locator(".stage")).to_contain_text("no. 2 of the set", timeout=LONG)
+
+
+def test_others_are_let_in_by_a_password():
+    assert (password_for("127.0.0.1", None), password_for("localhost", None)) == (None, None)
+    assert password_for("127.0.0.1", "correct horse") == "correct horse"
+    made = password_for("0.0.0.0", None), password_for("example.org", None)
+    assert made[0] and made[1] and made[0] != made[1] and len(made[0]) >= 16
+    with gr.Blocks() as page:
+        gr.HTML("inside")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launch(page, "127.0.0.1", port, "correct horse")
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        assert client.get("/config").status_code == 401
+        assert client.post("/login", data={"username": "any", "password": "wrong"}).status_code == 400
+        assert client.get("/config").status_code == 401
+        assert client.post("/login", data={"username": "any", "password": "correct horse"}).status_code == 200
+        assert client.get("/config").status_code == 200
+    page.close()
 
 
 def test_only_this_machine_is_served(studio):

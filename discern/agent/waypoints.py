@@ -13,6 +13,7 @@ from discern.agent.networks import Imitator
 from discern.types import Array, Params
 
 LEAST_CHANCE = 0.5  # what fails more often is no way to go
+CAUTION = 3  # 1 would be the steps that attempts take on average; values promise too much, walls are not seen from afar
 MOST_LOST = 0.01  # of the reward gained, by stopping early
 ROWS = 32  # observations at once, against all goals
 
@@ -48,10 +49,10 @@ def promised_rewards(
 def expected_steps(
     promised: Float[np.ndarray, "budgets ..."], budgets: tuple[int, ...], chance: Chance
 ) -> tuple[np.ndarray, np.ndarray]:
-    """min_n n / p_n, the steps until a goal is reached in attempts of n, and that n; ∞ where no p_n is 1/2."""
+    """min_n n / p_n³, what reaching a goal in attempts of n steps costs, and that n; ∞ where no p_n is 1/2."""
     p = 1 / (1 + np.exp(-chance.slope * promised - chance.intercept))
     each = np.reshape(budgets, (-1,) + (1,) * (promised.ndim - 1))
-    steps = np.where(p >= LEAST_CHANCE, each / p, np.inf)
+    steps = np.where(p >= LEAST_CHANCE, each / p**CAUTION, np.inf)
     best = steps.argmin(0)
     return steps.min(0), np.where(np.isfinite(steps.min(0)), np.array(budgets)[best], max(budgets))
 
@@ -83,7 +84,8 @@ def fit_chance(promised: Float[np.ndarray, " A"], arrived: np.ndarray) -> Chance
 def stopping_steps(rewards: Float[np.ndarray, "A frames"], threshold: float) -> Int[np.ndarray, " A"]:
     """The first frame of each attempt with at least this reward, or else the last one."""
     near = rewards >= threshold
-    return np.where(near.any(1), near.argmax(1), rewards.shape[1] - 1)
+    steps: np.ndarray = np.where(near.any(1), near.argmax(1), rewards.shape[1] - 1)
+    return steps
 
 
 def arrival_threshold(rewards: Float[np.ndarray, "A frames"], most_lost: float = MOST_LOST) -> float:

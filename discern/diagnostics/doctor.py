@@ -21,6 +21,7 @@ CORE = ("jax", "flax", "optax", "orbax", "numpy", "matplotlib", "tyro")
 TRIED: dict[str, dict[str, Any]] = {  # a world of each suite, with what is to be set
     "arena": {},
     "watermaze": {},
+    "doom/watermaze": {},
     "atari/seaquest": {},
     "control/reacher-hard": {},
     "control/reacher-hard --control.pixels opengl": {"control.pixels": "opengl"},

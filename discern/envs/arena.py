@@ -11,6 +11,7 @@ from discern.envs.base import Dimension, EnvSpec
 from discern.types import PRNGKey
 
 MOVES = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [0, 0], [0, 0]], np.float32)
+MOVE_NAMES = ("stay", "right", "left", "down", "up", "slider right", "slider left")
 SLIDES = np.array([0, 0, 0, 0, 0, 1, -1], np.float32)
 BACKGROUND = np.array([24, 24, 32], np.float32)
 SLIDER = np.array([255, 255, 255], np.float32)
@@ -40,9 +41,8 @@ class Arena:
     @property
     def spec(self) -> EnvSpec:
         names, actions = (("x", "y", "slider"), 7) if self.slider else (("x", "y"), 5)
-        return EnvSpec(
-            self.name, (self.size, self.size, 3), actions, tuple(Dimension(name, 0.0, 1.0) for name in names)
-        )
+        scored, moves = tuple(Dimension(name, 0.0, 1.0) for name in names), MOVE_NAMES[:actions]
+        return EnvSpec(self.name, (self.size, self.size, 3), actions, scored, action_names=moves)
 
     def reset(self, key: PRNGKey) -> ArenaState:
         dot_key, place_key, way_key = jax.random.split(key, 3)

@@ -61,7 +61,7 @@ class Maze(Arena):
         return self._in_room(jnp.floor(along).astype(int), jnp.stack([along % 1, (GOLDEN * index + 0.5) % 1]))
 
     def fewest_steps(self, measures: np.ndarray, goals: np.ndarray) -> np.ndarray:
-        """From door to door by the shortest way, until the goal is within a tenth: [..., D], [..., D] → [...]."""
+        """The least it takes through the doors until the goal is within a tenth: [..., D], [..., D] → [...]."""
         (x, y), (goal_x, goal_y) = np.moveaxis(measures, -1, 0), np.moveaxis(goals, -1, 0)
         room, goal_room = (np.searchsorted(BETWEEN, at) for at in (y, goal_y))
         length = np.maximum(0, np.abs(goal_y - y) - 0.1)

@@ -1,7 +1,7 @@
 """The two contracts of a world, and what both say about themselves."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -57,6 +57,7 @@ class EnvSpec:
     actions: int
     dimensions: tuple[Dimension, ...] = ()
     unscored: str = "where its avatar is is not known"  # why there is no success rate where there is no dimension
+    action_names: tuple[str, ...] = field(default=(), compare=False)  # for people; a world may have none to give
 
 
 class DeviceEnv(Protocol):
@@ -221,6 +222,14 @@ class Hosted:
         reset_key, self._key = jax.random.split(jax.random.key(seed))
         self._steps = 0
         self._worlds = reset_worlds(self._env, reset_key, self.size, self._attempts)
+        return self.recv()
+
+    def keep(self) -> tuple[Worlds | None, int]:
+        """The moment as it is, to go back to until the next reset."""
+        return self._worlds, self._steps
+
+    def go_back(self, kept: tuple[Worlds | None, int]) -> HostStep:
+        self._worlds, self._steps = kept
         return self.recv()
 
     def send(self, actions: np.ndarray) -> None:

@@ -13,7 +13,12 @@ from discern.storage.run_folder import RunFolder, refuse_file
 from discern.types import UserError
 
 COLUMNS = ("runs", "world", "seeds", "goals", "success", "at some step", "random", "told apart", "rank correlation")
-COUNTS = ("steps", "updates", "minutes")
+COUNTS = ("teacher", "steps", "updates", "minutes")
+SHARES = {  # what a curve may show, the best first
+    "success": "",  # as every figure says it
+    "told_apart": "goals told apart (no success rate), %",
+    "teacher_accuracy": "teacher accuracy (no success rate), %",
+}
 NAMED = 6  # settings in which a group differs from the first
 
 
@@ -32,18 +37,40 @@ def compare(runs: Sequence[str | Path], out: str | Path | None = None) -> list[d
     for row, folders in zip(rows, groups.values(), strict=True):
         row["differs"] = differences(_alike(folders[0]), first)
     if out is not None:
-        from discern.evaluation.comparisons import Curve, draw_curves  # matplotlib is slow to import
-
-        panels: dict[str, dict[str, list[Curve]]] = {}
-        for row, (name, folders) in zip(rows, groups.items(), strict=True):
-            panels.setdefault(row["world"], {})[name] = [curve(folder) for folder in folders]
-        draw_curves(panels, Path(out))
+        _draw(rows, groups, Path(out))
     return rows
 
 
-def curve(run: Path) -> list[tuple[float, float]]:
-    """Success on the tune half over agent steps: (steps, success) of each evaluation."""
-    return [(row["steps"], row["success"]) for row in RunFolder(run).metrics() if "success" in row]
+def _draw(rows: list[dict[str, Any]], groups: dict[str, list[Path]], out: Path) -> None:
+    """A panel for each world: success, or what else is known of how well goals are reached."""
+    from discern.evaluation.comparisons import Curve, draw_curves  # matplotlib is slow to import
+
+    panels: dict[str, dict[str, list[Curve]]] = {}
+    labels, random = {}, {}
+    for world in dict.fromkeys(row["world"] for row in rows):
+        here = [row for row in rows if row["world"] == world]
+        for key, labels[world] in SHARES.items():  # the first that anyone here has
+            curves = {row["runs"]: [curve(folder, key) for folder in groups[row["runs"]]] for row in here}
+            if any(any(seeds) for seeds in curves.values()):
+                break
+        panels[world] = {_label(row, curves[row["runs"]]): curves[row["runs"]] for row in here}
+        chances = [row["random"] for row in here if row["random"] is not None]
+        if chances:
+            random[world] = float(np.median(chances))
+    draw_curves(panels, out, labels, random)
+
+
+def _label(row: dict[str, Any], curves: Sequence[Sequence[Any]]) -> str:
+    """The name of a group, with what its line is made of."""
+    count, begun = len(row["seeds"]), len(row["seeds"]) - row["finished"]
+    unfinished = ", unfinished" if begun == count == 1 else f", {begun} unfinished" if begun else ""
+    nothing = "" if any(curves) else ": nothing yet"
+    return f"{row['runs']} ({count} seed{'s' * (count > 1)}{unfinished}){nothing}"
+
+
+def curve(run: Path, key: str = "success") -> list[tuple[float, float]]:
+    """Success on the tune half, or another share, over agent steps: (steps, share) of each line that has it."""
+    return [(row["steps"], row[key]) for row in RunFolder(run).metrics() if key in row]
 
 
 def told_apart_with_success(run: Path) -> list[dict[str, float]]:
@@ -65,13 +92,15 @@ def agreement(runs: Sequence[Path], measure: str = "told_apart") -> float | None
 
 def summary(name: str, runs: Sequence[Path]) -> dict[str, Any]:
     """What runs that differ only in their seed achieved: interquartile means over those that have finished, with a
-    95 % interval where there are several; steps, updates and minutes are the median of all."""
+    95 % interval where there are several; the teacher's last accuracy, steps, updates, minutes: the median of all."""
     configs = [RunFolder(run).config() for run in runs]
     finals = [load_final(run) for run in runs if is_finished(run)]
     if len({final.goal_set for final in finals}) > 1:
         raise UserError(f"the runs of {name} were scored on different goals: score each with discern evaluate")
     scores = [final.success for final in finals if not np.isnan(final.success)]
-    last = [rows[-1] for rows in (RunFolder(run).metrics() for run in runs) if rows]
+    lines = [rows for rows in (RunFolder(run).metrics() for run in runs) if rows]
+    last = [rows[-1] for rows in lines]
+    taught = [[row["teacher_accuracy"] for row in rows if "teacher_accuracy" in row] for rows in lines]
 
     def median(key: str) -> float | None:
         return float(np.median([row[key] for row in last])) if last else None
@@ -96,6 +125,7 @@ def summary(name: str, runs: Sequence[Path]) -> dict[str, Any]:
         "told_apart_random": middle([final.told_apart_random for final in finals]),
         "rank_correlation": agreement(runs),
         "rank_correlation_pixels": agreement(runs, "told_apart_pixels"),
+        "teacher_accuracy": float(np.median([seed[-1] for seed in taught if seed])) if any(taught) else None,
         "steps": median("steps"),
         "updates": median("updates"),
         "minutes": None if seconds is None else seconds / 60,
@@ -124,6 +154,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     minutes = "–" if row["minutes"] is None else f"{row['minutes']:.1f}"
     agrees = "–" if row["rank_correlation"] is None else f"{row['rank_correlation']:.2f}"
     shares = (success, *(_percent(row[key]) for key in ("at_some_step", "random", "told_apart")), agrees)
+    shares += (_percent(row["teacher_accuracy"]),)
     return (row["runs"], row["world"], seeds, row["goals"] or "–", *shares, *counts, minutes)
 
 

@@ -7,6 +7,7 @@ import matplotlib
 matplotlib.use("Agg")  # no display is needed, and none is asked for
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import EngFormatter
 
 from discern.evaluation.statistics import interquartile_mean, stratified_bootstrap
 
@@ -14,6 +15,7 @@ Curve = list[tuple[float, float]]  # (agent steps, success) of one seed
 
 SHADES = ("0.15", "0.45", "0.7", "0.9", "0.3", "0.6")
 HATCHES = ("", "//", "..", "xx", "\\\\", "--")
+SUCCESS = "held-out goals reached (tune half), %"
 LINES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 4)))
 plt.rcParams["svg.fonttype"] = "none"  # words stay words
 MARKERS = ("o", "s", "^", "D", "v", "x")
@@ -45,10 +47,16 @@ def draw_bars(panels: dict[str, dict[str, dict[str, list[float]]]], random: dict
     _save(figure, path)
 
 
-def draw_curves(panels: dict[str, dict[str, list[Curve]]], path: Path) -> None:
-    """Success over agent steps, a panel for each world, a line for each method.
+def draw_curves(
+    panels: dict[str, dict[str, list[Curve]]],
+    path: Path,
+    labels: dict[str, str] | None = None,
+    random: dict[str, float] | None = None,
+) -> None:
+    """Success over agent steps, or what `labels` says, a panel for each world, a line for each method.
 
-    Lines are interquartile means over seeds, the bands around them 95 % bootstrap intervals.
+    Lines are interquartile means over seeds, as far as all of them go, the bands around them 95 % bootstrap intervals;
+    `random` is the random policy's success.
     """
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
@@ -65,9 +73,18 @@ def draw_curves(panels: dict[str, dict[str, list[Curve]]], path: Path) -> None:
             if len(values) > 1:
                 low, high = 100 * np.array([stratified_bootstrap([seeds]) for seeds in values.T]).reshape((-1, 2)).T
                 panel.fill_between(steps, low, high, color=style["color"], alpha=0.2)
-        panel.set(title=world, xlabel="agent steps", ylabel="held-out goals reached (tune half), %", ylim=(0, 102))
+        if world in (random or {}):
+            panel.axhline(
+                100 * (random or {})[world], color="0.5", linewidth=1, linestyle=(0, (1, 2)), label="random policy"
+            )
+        panel.set(title=world, xlabel="agent steps", ylabel=(labels or {}).get(world) or SUCCESS, ylim=(0, 102))
+        panel.xaxis.set_major_formatter(EngFormatter())
         panel.grid(alpha=0.3)
-        panel.legend(fontsize=8)
+        if not any(any(curves) for curves in methods.values()):
+            panel.set_xticks([])  # of an axis on which nothing is
+        bands = any(len(curves) > 1 for curves in methods.values())
+        title = "interquartile mean of seeds, 95 % interval" if bands else None
+        panel.legend(title=title, fontsize=8, title_fontsize=8)
     _save(figure, path)
 
 

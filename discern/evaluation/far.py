@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -48,20 +49,13 @@ def evaluate_far(
     steps = (3 * agent.horizon if steps is None else steps) if plan else agent.budget(steps)
     arrival = agent.calibration.arrival if stop_early or plan else None
     planners = {"plain": None, "plan": agent.planner} if plan else {"plain": None}
+    begin = partial(Journeys, agent.compass, steps=steps, arrival=arrival)
     with opened(agent.make_scored_env(count)) as env:
         wanted = goal_set(env, goals, count)
         world = cast(ScoredHostEnv, env if is_host(env) else Hosted(env, count))
         starts = range(0, len(wanted.images) * trials, world.size)
         played = {
-            name: _play(
-                agent,
-                world,
-                wanted,
-                starts,
-                seed,
-                lambda images, planner=planner: Journeys(agent.compass, images, steps, planner, arrival),
-                steps,
-            )
+            name: _play(agent, world, wanted, starts, seed, partial(begin, planner=planner), steps)
             for name, planner in planners.items()
         }
         played["random"] = _play(agent, world, wanted, starts, seed, None, steps)
@@ -124,7 +118,7 @@ def _score(
     attempts = np.arange(len(goals))
     hits = np.asarray(reached(played.measures[: len(goals)], goals[:, None], agent.spec.dimensions).all(-1))
     stopped = played.stopped[: len(goals)]
-    shares = {"success": hits[:, -1], "at_some_step": hits[:, 1:].any(1)}
+    shares: dict[str, np.ndarray] = {"success": hits[:, -1], "at_some_step": np.asarray(hits[:, 1:].any(1))}
     if stop_early:
         shares |= {"stopped_early": hits[attempts, stopped]}
     found: dict[str, float | None] = {name: float(share.mean()) for name, share in shares.items()}

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 
 from discern.envs import opened
-from discern.evaluation.achievement import evaluator
-from discern.evaluation.goal_sets import goal_set
+from discern.evaluation.achievement import Score, evaluator
+from discern.evaluation.goal_sets import GoalSet, goal_set
 from discern.evaluation.told_apart import Shares, chance, told_apart_in
 from discern.inference import Agent, load
 from discern.machine import available_cores
@@ -30,8 +30,7 @@ def evaluate(
     budget_figure: str | Path | None = None,
     worst: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Scores a run's newest checkpoint on a fixed goal set, the random policy beside it; where nothing is scored, goals
-    are told apart and no more.
+    """Scores a run's newest checkpoint on fixed goals, the random policy beside it; told apart where nothing is scored.
 
     `goals` is the test half of the world's usual set unless named, with `count` goals a half; `figure` is where to draw
     goals above the average of what was achieved. An attempt takes T steps, or `steps`; `budgets` are numbers of steps
@@ -41,31 +40,24 @@ def evaluate(
     _refuse_below({"trials": trials, "count": count}, 1)
     _refuse_below({"seed": seed}, 0)
     _refuse_undrawable((figure, budget_figure, worst), budget_figure, budgets)
-    began = time.monotonic()
-    agent = load(run)
+    began, agent = time.monotonic(), load(run)
     if budgets:
         refuse_unscored(agent)
-    steps = agent.budget(steps)
-    budgets = sorted({agent.budget(budget) for budget in budgets})
+    steps, budgets = agent.budget(steps), sorted({agent.budget(budget) for budget in budgets})
     with opened(agent.make_scored_env(count)) as env:
         wanted = goal_set(env, goals, count)
-        apart_by = told_apart_in(agent.config)
-        attempt = evaluator(agent.learner.imitator, env, apart_by)
+        attempt = evaluator(agent.learner.imitator, env, apart_by := told_apart_in(agent.config))
         score = attempt(agent.params, wanted, trials, seed=seed, steps=steps)
         random = attempt(agent.params, wanted, trials, epsilon=1.0, seed=seed, steps=steps)
         scores = [attempt(agent.params, wanted, trials, seed=seed, steps=budget) for budget in budgets]
         ceiling = apart_by.ceiling(wanted, env.spec.dimensions)
-    shares = [{"success": one.success, "at_some_step": one.at_some_step} for one in scores]
+    shares = ({"success": one.success, "at_some_step": one.at_some_step} for one in scores)
     by_budget = dict(zip(budgets, shares, strict=True))
-    if any(path is not None for path in (figure, budget_figure, worst)):
-        from discern.evaluation.figures import draw_averages, draw_budgets, draw_worst  # matplotlib is slow to import
+    _draw(wanted, score, figure, worst)
+    if budget_figure is not None:
+        from discern.evaluation.figures import draw_budgets  # matplotlib is slow to import
 
-        if figure is not None:
-            draw_averages(wanted, score.average_images, Path(figure))
-        if budget_figure is not None:
-            draw_budgets({Path(run).resolve().name: by_budget}, Path(budget_figure))
-        if worst is not None:
-            draw_worst(wanted, score, Path(worst))
+        draw_budgets({Path(run).resolve().name: by_budget}, Path(budget_figure))
     return {
         "success": score.success,
         "random": random.success,
@@ -95,6 +87,17 @@ def _told_apart(shares: dict[str, Shares | None], goals: int) -> dict[str, Any]:
         **by_pixels,
         "told_apart_chance": chance(goals),
     }
+
+
+def _draw(goals: GoalSet, score: Score, figure: str | Path | None, worst: str | Path | None) -> None:
+    if figure is not None:
+        from discern.evaluation.figures import draw_averages
+
+        draw_averages(goals, score.average_images, Path(figure))
+    if worst is not None:
+        from discern.evaluation.figures import draw_worst
+
+        draw_worst(goals, score, Path(worst))
 
 
 def _refuse_undrawable(

@@ -51,10 +51,12 @@ def write_agent(path: Path, agent: AgentFile, precision: Precision) -> None:
         else:
             tensors[name] = values.astype(np.float32)
     tensors = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
+    spec = asdict(agent.spec)
+    del spec["action_names"]  # for people who play; earlier readers know of none
     metadata = {
         "format": f"{KIND}/{VERSION}",
         "config": to_json(agent.config),
-        "spec": json.dumps(asdict(agent.spec)),
+        "spec": json.dumps(spec),
         "steps": str(agent.steps),
     }
     unfinished = path.with_suffix(".tmp")
@@ -64,6 +66,15 @@ def write_agent(path: Path, agent: AgentFile, precision: Precision) -> None:
     except OSError as error:
         unfinished.unlink(missing_ok=True)
         raise UserError(f"could not write {path} ({(error.strerror or str(error)).lower()})") from error
+
+
+def config_in(path: Path) -> Config:
+    """The config of an agent file, read alone; whether the rest is whole is not asked."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return from_json((file.metadata() or {})["config"])
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise UserError(f"{path} is no agent file that can be read: {_printable(error)}") from None
 
 
 def read_agent(path: Path) -> AgentFile:

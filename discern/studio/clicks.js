@@ -19,3 +19,21 @@ element.addEventListener('mouseover', event => {
   peek.style.translate = (x > 50 ? '-115% ' : '15% ') + (y > 50 ? '-115%' : '15%');
 });
 element.addEventListener('mouseleave', () => element.querySelector('.peek')?.classList.remove('shown'));
+element.addEventListener('keydown', event => {
+  const hit = event.target.closest('[data-index]');
+  if (!hit) return;
+  if (hit.tagName !== 'BUTTON' && (event.key === 'Enter' || event.key === ' ')) {
+    event.preventDefault();
+    hit.dispatchEvent(new MouseEvent('click', {bubbles: true}));
+  }
+  const group = hit.closest('.tiles, svg');
+  if (!group) return;
+  const across = group.matches('.tiles') ? getComputedStyle(group).gridTemplateColumns.split(' ').length : 1;
+  const by = {ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across}[event.key];
+  const next = by && group.querySelector(`[data-index='${Number(hit.dataset.index) + by}']`);
+  if (!next) return;
+  event.preventDefault();
+  hit.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+});

@@ -9,6 +9,9 @@ import numpy as np
 from PIL import Image
 
 from discern.envs.base import Dimension
+from discern.studio.made import Box
+from discern.studio.playing import Seen
+from discern.studio.running import Summary
 from discern.studio.watching import Averages, Goal, Moment
 
 COLOURS = ("#ffdc3c", "#8b93a7", "#5ab0ff")
@@ -17,43 +20,105 @@ COLUMNS = 10  # of a sheet of images
 POINTS = 300  # of a curve
 Curve = tuple[Sequence[float], Sequence[float]]
 PANELS = {
-    "held-out goals reached": ("success", "random", "teacher_accuracy"),
+    "held-out goals reached": ("success", "random"),
     "held-out goals told apart": ("told_apart", "told_apart_pixels", "told_apart_random"),
-    "loss": ("td_loss", "teacher_loss"),
+    "teacher's accuracy": ("teacher_accuracy",),
     "learned reward, mean": ("reward_mean",),
+    "loss": ("td_loss", "teacher_loss"),
     "agent steps a second": ("steps_per_second",),
 }
+
+
+SHARES = tuple(title for title in PANELS if title.startswith(("held", "teacher", "learned")))  # their axes reach 1
+KEYS = {"ArrowUp": "↑", "ArrowDown": "↓", "ArrowLeft": "←", "ArrowRight": "→", " ": "space"}
 
 
 def note(text: str, kind: str = "plain") -> str:
     return f'<p class="note {kind}">{escape(text)}</p>'
 
 
-def stage(goal: Goal, moment: Moment, steps: int) -> str:
+def stage(goal: Goal, moment: Moment, steps: int, actions: Sequence[str] = (), agent: str = "") -> str:
     """Goal and world side by side; beside them the learned reward so far and the Q-values of each action."""
     marks = "".join(f'<i class="{"hit" if hit else "miss"}">{escape(n)}</i>' for n, hit in moment.reached.items())
     verdict = "under-way" if moment.action >= 0 else "reached" if all(moment.reached.values()) else "missed"
     rewards = moment.rewards
     ends = (min(0.0, *rewards), max(1.0, *rewards))
-    return f"""<div class="stage" data-step="{moment.step}">
+    title = f"<h3>{escape(agent)}</h3>" if agent else ""
+    return f"""<div class="stage" data-step="{moment.step}">{title}
       <figure><img src="{data_uri(goal.image)}" alt="goal">
         <figcaption>goal <b>{escape(goal.name)}</b></figcaption></figure>
       <figure><img src="{data_uri(moment.frame)}" alt="world" class="{verdict if moment.reached else "unmeasured"}">
         <figcaption>world <b>step {moment.step}/{steps}</b>{marks}</figcaption></figure>
       <section><h4>learned reward <b>{rewards[-1]:.2f}</b></h4>
         {chart({"reward": (range(len(rewards)), rewards)}, steps, ends)}
-        <h4>value of each action</h4>{bars(moment.q_values, moment.action)}</section></div>"""
+        <h4>value of each action</h4>{bars(moment.q_values, moment.action, actions)}</section></div>"""
 
 
-def bars(values: np.ndarray, chosen: int) -> str:
+def bars(values: np.ndarray, chosen: int, names: Sequence[str] = ()) -> str:
     """One bar for each action, from a little under the lowest value to the highest; the chosen one stands out."""
     parts = []
     for action, value in enumerate(values):
         share = 0.1 + 0.9 * (value - values.min()) / max(float(np.ptp(values)), 1e-6)
-        label = f"<b>{value:.2f}</b>" if len(values) <= 9 else ""
-        kind = "chosen" if action == chosen else ""
-        parts.append(f'<div class="{kind}">{label}<span style="--share:{share:.2f}"></span><i>{action}</i></div>')
-    return f'<div class="bars">{"".join(parts)}</div>'
+        name = escape(names[action] if names else str(action))
+        bar = f'<span style="--share:{share:.2f}"></span><b>{value:.2f}</b>'
+        parts.append(f'<div class="{"chosen" if action == chosen else ""}"><i title="{name}">{name}</i>{bar}</div>')
+    return f'<div class="bars{" many" if len(values) > 9 else ""}">{"".join(parts)}</div>'
+
+
+def played(world: str, seen: Seen, seed: int, measures: Sequence[str], actions: Sequence[str]) -> str:
+    """A world in someone's hands."""
+    last = "reset" if seen.action < 0 else actions[seen.action]
+    marks = "".join(f"<i>{escape(n)} {v:.2f}</i>" for n, v in zip(measures, seen.measures, strict=True))
+    over = "<i>the episode is over: whatever you do begins another</i>" if seen.is_last else ""
+    return f"""<div class="stage hand" data-moves="{seen.steps}"><figure>
+      <img src="{data_uri(seen.frame)}" alt="the world you play" class="unmeasured"><figcaption>{escape(world)}
+      <b>step {seen.steps}</b> <span>seed {seed}</span> <b class="last">{escape(last)}</b>{marks}{over}</figcaption>
+      </figure></div>"""
+
+
+def pad(actions: Sequence[str], keys: Sequence[str]) -> str:
+    """A button for each action, and the key that does the same."""
+    parts = []
+    for i, (name, key) in enumerate(zip(actions, keys, strict=True)):
+        shown = f"<kbd>{escape(KEYS.get(key, key))}</kbd>" if key else ""
+        pressed = (
+            f'data-key="{escape(key)}" aria-keyshortcuts="{escape("Space" if key == " " else key)}"' if key else ""
+        )
+        parts.append(f'<button type="button" data-index="{i}" {pressed}>{shown}{escape(name)}</button>')
+    return f'<div class="pad" role="group" aria-label="actions">{"".join(parts)}</div>'
+
+
+def easel(image: np.ndarray | None, box: Box | None, what: str) -> str:
+    """A picture on which a rectangle can be drawn, by pointer or keys."""
+    if image is None:
+        return note(f"No {what} yet.")
+    height, width = image.shape[:2]
+    place = ""
+    if box is not None:
+        spans = (box.left / width, box.top / height, (box.right - box.left) / width, (box.bottom - box.top) / height)
+        left, top, across, down = (f"{100 * span:.2f}%" for span in spans)
+        place = f"left:{left};top:{top};width:{across};height:{down}"
+    said = f"{what}; draw a rectangle, or move one with the arrow keys and size it with Shift and the arrow keys"
+    drawn, picture = ",".join(map(str, box or ())), f'<img src="{data_uri(image)}" alt="{escape(what)}"'
+    return f"""<div class="easel" tabindex="0" role="application" aria-label="{escape(said)}" data-width="{width}"
+      data-height="{height}" data-box="{drawn}">{picture} draggable="false">
+      <span class="box" style="{place or "display:none"}"></span></div>"""
+
+
+def gallery(runs: Sequence[Summary]) -> str:
+    """A card for each run: its goals above what was achieved, how it stands, and how many goals it reached."""
+    parts = []
+    for i, run in enumerate(runs):
+        picture = (
+            f'<img src="{as_uri(run.picture)}" alt="goals above, achieved below">'
+            if run.picture
+            else "<p>no picture yet</p>"
+        )
+        success = "" if run.success is None else f"<b>{run.success:.1%} reached</b>"
+        parts.append(f"""<button type="button" class="card" data-index="{i}">{picture}
+          <strong>{escape(run.name)}</strong>
+          <span>{escape(run.world)} · {run.state} · {run.steps:,} steps</span>{success}</button>""")
+    return f'<div class="gallery">{"".join(parts)}</div>'
 
 
 def tiles(goals: list[Goal], nothing: str = "") -> str:
@@ -63,8 +128,13 @@ def tiles(goals: list[Goal], nothing: str = "") -> str:
     parts = []
     for i, goal in enumerate(goals):
         where = f"background-position:{place(i, len(goals))}"
-        parts.append(f'<button data-index="{i}" title="{escape(goal.name)}" style="{where}"></button>')
-    return f'<div class="tiles" style="{sheet_style(goals)}">{"".join(parts)}</div>'
+        parts.append(f'<button data-index="{i}" {reachable(i, goal)} style="{where}"></button>')
+    return f'<div class="tiles" role="group" aria-label="goals" style="{sheet_style(goals)}">{"".join(parts)}</div>'
+
+
+def reachable(index: int, goal: Goal) -> str:
+    """What makes one of many a button for the keyboard: Tab comes to the first, arrow keys to the others."""
+    return f'tabindex="{-1 if index else 0}" role="button" title="{escape(goal.name)}" aria-label="{escape(goal.name)}"'
 
 
 def scatter(goals: list[Goal], points: np.ndarray, coloured: tuple[int, Dimension] | None) -> str:
@@ -76,7 +146,8 @@ def scatter(goals: list[Goal], points: np.ndarray, coloured: tuple[int, Dimensio
         if coloured and goal.measures is not None:
             paint = f'r="6" fill="{colour(float(goal.measures[coloured[0]]), coloured[1])}"'
         where = f'cx="{24 + 352 * x:.1f}" cy="{376 - 352 * y:.1f}"'
-        parts.append(f'<circle data-index="{i}" data-place="{place(i, len(goals))}" {where} {paint}></circle>')
+        paint += f' data-place="{place(i, len(goals))}" {reachable(i, goal)}'
+        parts.append(f'<circle data-index="{i}" {where} {paint}></circle>')
     return f"""<div class="plane" style="{sheet_style(goals)}"><svg viewBox="0 0 400 400">{"".join(parts[::-1])}</svg>
       <div class="peek"></div></div>
       <p class="note">Goals as the teacher sees them: what it takes for alike lies together. Grey points are of the goal
@@ -102,7 +173,7 @@ def training(rows: list[dict], state: str, goals_png: bytes) -> str:
     for title, names in PANELS.items():
         curves = {name: curve_of(rows, name) for name in names if name in latest}
         values = [value for _, ys in curves.values() for value in ys[len(ys) // 10 :]]  # first losses tower above all
-        ends = (min([0.0, *values]), max([1.0 if title.startswith(("held", "learned")) else 1e-6, *values]))
+        ends = (min([0.0, *values]), max([1.0 if title in SHARES else 1e-6, *values]))
         parts.append(f"<section><h4>{title}</h4>{chart(curves, latest['steps'], ends)}</section>" if curves else "")
     success = f" · {latest['success']:.1%} of goals reached" if "success" in latest else ""
     steps, share = latest.get("steps", 0), 100 * min(1.0, latest.get("budget_spent", 0.0))

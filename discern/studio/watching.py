@@ -1,7 +1,8 @@
 """What the studio shows, without the page: agents, goals to choose from, pursuits step by step, the embedding's map."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -13,14 +14,18 @@ from discern.envs.base import Hosted, ScoredHostEnv
 from discern.evaluation.achievement import evaluator, reached
 from discern.evaluation.final import is_finished, load_final
 from discern.evaluation.goal_sets import GoalSet, goal_set
+from discern.evaluation.video import side_by_side, write_video
 from discern.inference import Agent, load, newest
-from discern.storage.agent_file import find_agent_file
+from discern.machine import require
+from discern.storage.agent_file import config_in, find_agent_file
 from discern.storage.checkpoint import list_checkpoints
 from discern.storage.run_folder import AGENT_FILE, RunFolder
+from discern.studio.playing import names_of
 from discern.types import UserError
 
 SHOWN = 100  # goals of a list
 STRIP = 8  # goals of a strip
+IDLE_SECONDS = 900.0  # after which the worlds of an agent that nobody watches are closed
 
 
 class Goal(NamedTuple):
@@ -43,6 +48,14 @@ class Moment(NamedTuple):
     reached: dict[str, np.bool]  # of each scored dimension; empty where the goal's are not known
 
 
+class Attempt(NamedTuple):
+    """A pursuit that has ended, to be filmed."""
+
+    goal: np.ndarray  # uint8 [H, W, 3]
+    frames: list[np.ndarray]  # n + 1 times uint8 [H, W, 3]
+    rewards: list[float]  # [n + 1]
+
+
 class Averages(NamedTuple):
     """What attempts at M goals ended in, so far."""
 
@@ -59,8 +72,11 @@ class Watched:
         self.checkpoint = newest(folder.path)
         self.agent: Agent = load(folder.path)
         self._idle: list[ScoredHostEnv] = []
+        self._closed = False
         self._idle_lock, self._strip_lock = threading.Lock(), threading.Lock()
+        self.used = time.monotonic()
         self._strip_env = self.agent.make_scored_env(STRIP)
+        self.actions = names_of(self._strip_env.spec)
         self._evaluate = evaluator(self.agent.learner.imitator, self._strip_env)
         fixed = goal_set(self._strip_env, count=SHOWN)
         self.goal_set = [
@@ -121,6 +137,7 @@ class Watched:
         measures = np.stack([unknown if goal.measures is None else goal.measures for goal in goals])
         total, hits = np.zeros(images.shape, np.uint32), np.zeros(len(goals), np.float32)
         for attempt in range(attempts):
+            self.used = time.monotonic()
             chosen = GoalSet("chosen", images, measures, "")
             with self._strip_lock:
                 score = self._evaluate(self.agent.params, chosen, 1, seed=attempt, steps=steps)
@@ -135,6 +152,7 @@ class Watched:
     @contextmanager
     def _world(self) -> Iterator[ScoredHostEnv]:
         """A world that nobody else acts in; it is kept for the next one, unless it broke."""
+        self.used = time.monotonic()
         with self._idle_lock:
             world = self._idle.pop() if self._idle else None
         if world is None:
@@ -146,9 +164,26 @@ class Watched:
             world.close()
             raise
         except GeneratorExit:  # the visitor has left, the world is whole
-            self._idle.append(world)
+            self._give_back(world)
             raise
-        self._idle.append(world)
+        self._give_back(world)
+
+    def _give_back(self, world: ScoredHostEnv) -> None:
+        with self._idle_lock:
+            if not self._closed:
+                self._idle.append(world)
+                return
+        world.close()
+
+    def close(self) -> None:
+        """Closes every world that is not being acted in."""
+        with self._idle_lock:
+            worlds, self._idle, self._closed = self._idle, [], True
+        for world in worlds:
+            world.close()
+        with self._strip_lock:
+            if is_host(self._strip_env):
+                self._strip_env.close()
 
 
 class Library:
@@ -158,10 +193,9 @@ class Library:
         self.named = named
         self._watched: dict[str, Watched] = {}
         self._lock = threading.Lock()
+        self._worlds: dict[Path, str] = {}
         if named is not None and find_agent_file(named) is None:
             RunFolder(named).config()
-        if not self.agents():
-            raise UserError("there is no agent in agents/ or runs/: train one with `discern train`, or name its folder")
 
     def folders(self) -> list[RunFolder]:
         """The named one first, then what ships, then runs, the newest first."""
@@ -180,6 +214,32 @@ class Library:
             if find_agent_file(folder.path) or list_checkpoints(folder.checkpoints)
         ]
 
+    def world_of(self, name: str) -> str:
+        """The world that a listed agent lives in; nothing where its config cannot be read."""
+        try:
+            file = find_agent_file(name) or RunFolder(name).config_file
+            if file not in self._worlds:
+                config = RunFolder(name).config() if file.name == "config.json" else config_in(file)
+                self._worlds[file] = config.env
+            return self._worlds[file]
+        except UserError:
+            return ""
+
+    def rivals(self, name: str) -> list[str]:
+        """Other agents of the same world."""
+        world = self.world_of(name)
+        return [other for other in self.agents() if other != name and self.world_of(other) == world]
+
+    def close_idle(self, seconds: float = IDLE_SECONDS) -> None:
+        """Lets go of agents that nobody has watched for long, and closes their worlds."""
+        with self._lock:
+            idle = [name for name, one in self._watched.items() if time.monotonic() - one.used >= seconds]
+            for name in idle:
+                self._watched.pop(name).close()
+
+    def close(self) -> None:
+        self.close_idle(0.0)
+
     def trainings(self) -> list[str]:
         return [str(folder.path) for folder in self.folders() if folder.metrics_file.exists()]
 
@@ -191,7 +251,29 @@ class Library:
             if name not in self._watched:
                 self._watched[name] = Watched(RunFolder(name))
             self._watched[name].refresh()
+            self._watched[name].used = time.monotonic()
             return self._watched[name]
+
+
+def together(pursuits: Sequence[Iterator[Moment]]) -> Iterator[list[Moment]]:
+    """Several pursuits in step; who has ended waits for the others."""
+    latest = [next(pursuit) for pursuit in pursuits]
+    while True:
+        yield latest
+        if all(moment.action < 0 for moment in latest):
+            return
+        latest = [next(pursuit, moment) for pursuit, moment in zip(pursuits, latest, strict=True)]
+
+
+def film(attempts: Sequence[Attempt], path: Path, frames_per_second: int) -> Path:
+    """Writes attempts side by side as an .mp4; the shorter ones wait at their end."""
+    require("video", "a film")
+    films = [side_by_side(one.goal, np.stack(one.frames), np.array(one.rewards)) for one in attempts]
+    longest = max(map(len, films)) + frames_per_second  # what was achieved is shown for a second
+    whole = [np.concatenate([frames, frames[-1:].repeat(longest - len(frames), 0)]) for frames in films]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_video(path, np.concatenate(whole, axis=2), frames_per_second)
+    return path
 
 
 def principal_axes(vectors: np.ndarray) -> np.ndarray:

@@ -9,7 +9,9 @@ from discern.envs.atari.games import NOOP, RAM, SCREEN, Game, Look
 from discern.envs.base import Dimension
 from discern.types import UserError
 
-ACTIONS = 18
+WAYS = ("UP", "RIGHT", "LEFT", "DOWN", "UPRIGHT", "UPLEFT", "DOWNRIGHT", "DOWNLEFT")
+ACTION_NAMES = ("NOOP", "FIRE", *WAYS, *(f"{way}FIRE" for way in WAYS))  # the emulator's own, in its order
+ACTIONS = len(ACTION_NAMES)
 UP, RIGHT, LEFT, DOWN = 2, 3, 4, 5
 
 

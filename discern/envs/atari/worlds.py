@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from discern.config import AtariConfig
-from discern.envs.atari.avatars import ACTIONS, avatar_of, positions, refuse_unknown_game
+from discern.envs.atari.avatars import ACTION_NAMES, ACTIONS, avatar_of, positions, refuse_unknown_game
 from discern.envs.atari.games import SCREEN, SIDE, Look, look_bytes, looks
 from discern.envs.atari.goals import goal_sets, goals
 from discern.envs.base import Attempts, EnvSpec, Half, HostStep
@@ -118,7 +118,8 @@ class ScoredAtari(Atari):
 def atari_spec(game: str) -> EnvSpec:
     """What an agent must know of a game; an unknown one is refused."""
     refuse_unknown_game(game)
-    return EnvSpec(f"atari/{game}", (SIDE, SIDE, 3), ACTIONS, avatar_of(game).dimensions)
+    scored = avatar_of(game).dimensions
+    return EnvSpec(f"atari/{game}", (SIDE, SIDE, 3), ACTIONS, scored, action_names=ACTION_NAMES)
 
 
 def shrinks_on_accelerator(config: AtariConfig) -> bool:

@@ -54,10 +54,23 @@ DOMAINS = {
 def action_table(model: mujoco.MjModel, domain: Domain) -> np.ndarray:
     """The controls of each action: {−1, 0, 1}^A, or ± one actuator at a time and none. float64 [actions, A]."""
     low, high = model.actuator_ctrlrange.T
+    return (low + high) / 2 + _directions(model, domain) * (high - low) / 2
+
+
+def action_names(model: mujoco.MjModel, domain: Domain) -> tuple[str, ...]:
+    """What each action does to the actuators, as in "shoulder −, wrist +"."""
+    signs, actuators = {-1.0: "−", 1.0: "+"}, [model.actuator(i).name for i in range(model.nu)]
+    pushed = [
+        [f"{name} {signs[way]}" for name, way in zip(actuators, ways, strict=True) if way]
+        for ways in _directions(model, domain).tolist()
+    ]
+    return tuple(", ".join(parts) or "rest" for parts in pushed)
+
+
+def _directions(model: mujoco.MjModel, domain: Domain) -> np.ndarray:
+    """Which way each action pushes each actuator, −1, 0 or 1: float64 [actions, A]."""
     chosen = np.array(list(product((-1.0, 0.0, 1.0), repeat=model.nu)))
-    if domain.one_actuator:
-        chosen = chosen[np.abs(chosen).sum(1) <= 1]
-    return (low + high) / 2 + chosen * (high - low) / 2
+    return chosen[np.abs(chosen).sum(1) <= 1] if domain.one_actuator else chosen
 
 
 def dimensions(model: mujoco.MjModel, domain: Domain) -> tuple[Dimension, ...]:

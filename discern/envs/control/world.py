@@ -17,7 +17,7 @@ import numpy as np
 from mujoco.batch import Batch
 
 from discern.envs.base import GOAL_SEEDS, Attempts, EnvSpec, Half, HostStep
-from discern.envs.control.tasks import DOMAINS, Starts, action_table, dimensions
+from discern.envs.control.tasks import DOMAINS, Starts, action_names, action_table, dimensions
 from discern.machine import available_cores
 from discern.rendering import Poses, Stage, draw, set_stage
 from discern.types import UserError
@@ -51,7 +51,8 @@ class Control:
         model = self._starts.model
         self._controls = action_table(model, self._domain)
         scored = dimensions(model, self._domain)
-        self.spec = EnvSpec(f"control/{name}", (SIDE, SIDE, 3), len(self._controls), scored)
+        named = action_names(model, self._domain)
+        self.spec = EnvSpec(f"control/{name}", (SIDE, SIDE, 3), len(self._controls), scored, action_names=named)
         self._scored = [int(model.joint(dimension.name).qposadr[0]) for dimension in scored]
         self.size = n
         self._stage = stage_of(name)

@@ -18,6 +18,7 @@ WALK, TURN = 25.0, 2.5  # a walking player's thrust, and degrees, in each tic
 ACTIONS = np.array(  # forward, right, degrees to the right
     [*([0, 0, 0], [WALK, 0, 0], [-WALK, 0, 0], [0, -WALK, 0], [0, WALK, 0], [0, 0, -TURN], [0, 0, TURN])]
 )
+ACTION_NAMES = ("rest", "forward", "backward", "strafe left", "strafe right", "turn left", "turn right")
 EPISODE = Attempts(horizon=1200, p_restart=1.0)  # whole attempts of 20, 24, 25, 30, 40, 48, 50, 60, 75 or 80 steps
 GAMES_PER_PROCESS = 2  # at least
 SCORED_AT_ONCE = 25  # each is a process of its own
@@ -40,7 +41,8 @@ class Doom:
         if name not in WORLDS:
             raise UserError(f"there is no world 'doom/{name}'; there are: {', '.join(f'doom/{one}' for one in WORLDS)}")
         self._world, self._attempts = WORLDS[name], attempts or EPISODE
-        self.spec = EnvSpec(f"doom/{name}", (SIDE, SIDE, 3), len(ACTIONS), self._world.dimensions)
+        shape, scored = (SIDE, SIDE, 3), self._world.dimensions
+        self.spec = EnvSpec(f"doom/{name}", shape, len(ACTIONS), scored, action_names=ACTION_NAMES)
         self.size = n
         self._games: Processes | None = None
 
@@ -118,13 +120,14 @@ class ScoredDoom(Doom):
         return images, poses
 
     def _found(self, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The same whatever the number of games, from the half of the looks that show more than a bare wall."""
+        """The same whatever the number of games, from the two thirds of the looks that show more than a bare wall:
+        those of most contrast for their brightness, since some rooms are dark."""
         walks = [self._walks(half, np.arange(i, i + self.size), count) for i in range(0, WALKS, self.size)]
         images, poses = (
             np.concatenate(parts)[:WALKS].reshape((-1, *parts[0].shape[2:])) for parts in zip(*walks, strict=True)
         )
-        contrast = images.std((1, 2)).mean(1)
-        full = contrast >= np.median(contrast)
+        contrast = images.std((1, 2)).mean(1) / (images.mean((1, 2, 3)) + 10)
+        full = contrast >= np.quantile(contrast, 1 / 3)
         images, poses = images[full], poses[full]
         low, high = np.array([(d.low, d.high) for d in self.spec.dimensions[:2]]).T
         turn = np.deg2rad(poses[:, 2:])

@@ -16,6 +16,18 @@ CORNERS = 27  # the most actions for which there is one for every combination, u
 MOST = 1024  # actions that the network may have to tell apart
 
 
+NAMES = {  # of Gymnasium's own worlds that do not say it themselves, as their pages have them
+    "CartPole": "left, right",
+    "MountainCar": "left, none, right",
+    "Acrobot": "torque −, none, torque +",
+    "LunarLander": "none, left engine, main engine, right engine",
+    "CarRacing": "none, right, left, gas, brake",
+    "FrozenLake": "left, down, right, up",
+    "CliffWalking": "up, right, down, left",
+    "Taxi": "down, up, right, left, pick up, drop off",
+}
+
+
 class Actions(NamedTuple):
     """What each action is to the environment, and is called: by its number where nobody knows a name."""
 
@@ -109,7 +121,7 @@ def combinations(axes: list[Axis], how: str) -> list[tuple]:
 
 
 def known_names(env: Any) -> tuple[str, ...]:
-    """What the environment itself calls its actions, where it does."""
+    """What the environment itself calls its actions, where it does, or else its page."""
     inner = getattr(env, "unwrapped", env)
     listed = getattr(inner, "actions", None)
     with contextlib.suppress(Exception):  # it is the user's, and names are no reason to refuse it
@@ -117,4 +129,5 @@ def known_names(env: Any) -> tuple[str, ...]:
             return tuple(inner.get_action_meanings())
         if isinstance(listed, type) and issubclass(listed, Enum):
             return tuple(action.name for action in listed)
+        return tuple(NAMES[env.spec.id.partition("-v")[0]].split(", "))
     return ()

@@ -60,9 +60,9 @@ class Gym:
             self.close()
             raise UserError(f"{name} {problem}")
         ((actions,), (known,)) = made[0]["actions"], made[0]["dimensions"]
-        self.action_names: tuple[str, ...] = made[0]["action_names"]
-        shape = (config.gym.size, config.gym.size, 3)
-        self.spec = EnvSpec(name, shape, actions, named or tuple(Dimension(*d) for d in known), UNSCORED)
+        shape, called = (config.gym.size, config.gym.size, 3), made[0]["action_names"]
+        scored = named or tuple(Dimension(*d) for d in known)
+        self.spec = EnvSpec(name, shape, actions, scored, UNSCORED, action_names=called)
 
     def reset(self, seed: int) -> HostStep:
         twins = self._attempts.twins if self._attempts else 1

@@ -11,7 +11,7 @@ import numpy as np
 from discern.envs.base import GOAL_SEEDS, EnvSpec, Half, HostStep, far_apart
 from discern.envs.processes import Process, Processes
 from discern.envs.watermaze.view import INRADIUS, SIZE
-from discern.envs.watermaze.world import ACTIONS, DIMENSIONS, FRAMES_PER_STEP, LOOK_PIXELS
+from discern.envs.watermaze.world import ACTION_NAMES, ACTIONS, DIMENSIONS, FRAMES_PER_STEP, LOOK_PIXELS
 from discern.types import UserError
 
 LEVELS = {"rooms_watermaze": "contributed/dmlab30/rooms_watermaze"}
@@ -40,7 +40,8 @@ class Lab:
                 f"https://github.com/google-deepmind/lab says (docs/users/build.md) and install it with "
                 f"`uv pip install`; `watermaze` is a world like it that needs nothing"
             )
-        self.spec = EnvSpec(f"lab/{level}", (SIZE, SIZE, 3), len(ACTIONS), DIMENSIONS)
+        shape = (SIZE, SIZE, 3)
+        self.spec = EnvSpec(f"lab/{level}", shape, len(ACTIONS), DIMENSIONS, action_names=ACTION_NAMES)
         self.size = n
         settings = (LEVELS[level], list(self.observations), SETTINGS, FRAMES_PER_STEP)
         self._levels = Processes(partial(Process, self.spec.name, "lab/level.py", "Level", settings), [1] * n)

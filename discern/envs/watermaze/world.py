@@ -23,6 +23,8 @@ TURN = np.deg2rad(LOOK_PIXELS * FRAMES_PER_STEP * 6 / 57)  # 57 pixels a frame a
 ACTIONS = np.array(  # move forward, strafe right, look right: the usual nine, with rest for fire, which does nothing
     [[1, 0, 0], [-1, 0, 0], [0, -1, 0], [0, 1, 0], [0, 0, -1], [0, 0, 1], [1, 0, -1], [1, 0, 1], [0, 0, 0]], np.int32
 )
+WALKS = ("forward", "backward", "strafe left", "strafe right")
+ACTION_NAMES = (*WALKS, "turn left", "turn right", "forward, turn left", "forward, turn right", "rest")
 PLAYER_HALF = 16.0
 INNER = INRADIUS - PLAYER_HALF
 NORMALS = np.stack([np.cos(SIDE_ANGLES), np.sin(SIDE_ANGLES)], axis=-1)
@@ -49,7 +51,7 @@ class Watermaze:
 
     @property
     def spec(self) -> EnvSpec:
-        return EnvSpec("watermaze", (SIZE, SIZE, 3), len(ACTIONS), DIMENSIONS)
+        return EnvSpec("watermaze", (SIZE, SIZE, 3), len(ACTIONS), DIMENSIONS, action_names=ACTION_NAMES)
 
     def reset(self, key: PRNGKey) -> WatermazeState:
         """By the wall at one of eight points, turned to the middle more or less."""
