@@ -58,7 +58,8 @@ ARENA: dict[str, Any] = {
     "network.time_units": 16,
 }
 
-DRIVING: dict[str, Any] = GYM | {"actor.horizon": 8}  # seconds, of episodes that last ten or more
+RACING: dict[str, Any] = GYM | {"actor.warm_up": 5, "goal_buffer.capacity": 128, "evaluation_goals": 16}
+DRIVING: dict[str, Any] = RACING | {"actor.horizon": 8}  # seconds, of episodes that last ten or more
 
 GRID: dict[str, Any] = ARENA | {
     "steps": None,
@@ -93,14 +94,13 @@ SIZES: dict[str, dict[str, Any]] = {
         "network.channels": (32, 64),
     },
     "gym": GYM,
-    "gym/CarRacing-v3": GYM
-    | {"gym.frame_skip": 4, "actor.warm_up": 5, "goal_buffer.capacity": 128, "evaluation_goals": 16},
+    "gym/CarRacing-v3": RACING | {"gym.frame_skip": 4},
     "minigrid": GRID,
     "minigrid/MiniGrid-Empty-8x8-v0": ROOM | {"gym.size": 32, "actor.horizon": 20},
     "minigrid/MiniGrid-Empty-16x16-v0": ROOM | {"actor.horizon": 35},
     "minigrid/MiniGrid-FourRooms-v0": ROOM | {"gym.size": 76, "actor.horizon": 45},
     "highway": DRIVING,
-    "highway/parking-v0": GYM,
+    "highway/parking-v0": RACING,
 }
 
 LONG: dict[str, Any] = {  # for goals that take many steps: what came of them must reach the first of them soon

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from discern.cli import main
+from discern.cli import read
 from discern.config import replace
-from discern.envs import make_scored_env, names_code
+from discern.envs import make_env, make_scored_env, names_code
 from discern.envs.base import Dimension
 from discern.envs.gym import actions
 from discern.envs.gym.actions import Actions
@@ -21,7 +21,7 @@ from discern.envs.gym.looks import RefusedError
 from discern.envs.gym.world import on_a_scale
 from discern.envs.gym.worlds import Worlds
 from discern.presets import preset
-from discern.storage.run_folder import RunFolder
+from discern.types import UserError
 from tests.needs import skip_for_lack_of
 
 ROOT = Path(__file__).parent.parent
@@ -190,7 +190,9 @@ def test_an_implementation_of_gymnasiums_own_is_a_vector(worlds):
 
 def test_what_repeats_is_in_an_even_set_in_turn():
     """Goals of the room after one step or two: nine at most, each as often as any other, or once more."""
-    config = replace(preset("minigrid/MiniGrid-Empty-8x8-v0"), {"actor.horizon": 2, "gym.size": 16})
+    config = replace(
+        preset("minigrid/MiniGrid-Empty-8x8-v0"), {"actor.horizon": 2, "relabel.hindsight_window": 1, "gym.size": 16}
+    )
     env = make_scored_env(config.env, 4, config)
     images, measures = env.goals("even", "tune", 20)
     env.close()
@@ -205,24 +207,27 @@ def test_the_distance_between_measures_goes_round():
     np.testing.assert_allclose(np.linalg.norm(points - points[0], axis=1), [0, 1, 0.5**0.5, 1])
 
 
-def test_an_arm_that_opengl_draws(monkeypatch, tmp_path):
-    """The robot arm's page: its command with a budget that fits a test."""
+def test_an_arm_that_opengl_draws(monkeypatch):
+    """The robot arm of its page, as the page's command makes it: the cosines and sines of two joints."""
     page = (ROOT / "docs" / "robot_arm.md").read_text()
-    words = shlex.split(re.search(r"```bash\nMUJOCO_GL=egl uv run discern train (.*?)\n```", page, re.S)[1])
-    tiny = "--steps 60 --actor.environments 4 --actor.horizon 4 --actor.warm-up 1 --learner.batch 4 --gym.size 24 "
-    tiny += "--replay-capacity 16 --learner.replay-ratio 1 --goal-buffer.capacity 16 --network.time-units 4 "
-    tiny += "--network.channels 4 --network.kernels 6 --network.strides 6 --network.features 8 --network.lstm 8 "
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["discern", "train", *words, *f"{tiny} --evaluation-goals 4".split()])
+    words = shlex.split(re.search(r"```bash\nMUJOCO_GL=egl uv run discern (.*?)\n```", page, re.S)[1])
+    config = read([*words, "--gym.size", "24"]).settings
     for backend in ("egl", "osmesa"):
         monkeypatch.setenv("MUJOCO_GL", backend)
-        with contextlib.suppress(SystemExit):
-            main()
+        with contextlib.suppress(UserError):
+            env = make_env(config.env, 1, config)
             break
     else:
         skip_for_lack_of("OpenGL")
-    last = RunFolder(tmp_path / "runs" / "arm").metrics()[-1]
-    assert set(last["per_dimension"]) == {f"observation[{i}]" for i in range(4)}
+    assert env.spec.actions == 9 and env.spec.action_names[8] == "0 +, 1 +"
+    steps = [env.reset(1)]
+    for _ in range(5):
+        env.send(np.array([8], np.int32))
+        steps.append(env.recv())
+    env.close()
+    measures = np.stack([env.measure(step.raw)[0] for step in steps])
+    np.testing.assert_allclose(measures[:, :2] ** 2 + measures[:, 2:] ** 2, 1.0, atol=1e-5)
+    assert measures[5, 2] > measures[0, 2] + 0.1 and (steps[0].raw.image != steps[5].raw.image).any()
 
 
 def test_an_arm_of_seven_joints_has_fifteen_actions():
