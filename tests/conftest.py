@@ -19,6 +19,8 @@ if not IS_WORKER:
     if version("jax").startswith("0.10."):  # later ones do not know the flags, with which it takes a third of the time
         flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # then every process compiles JAX's source anew, for seconds
+        os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(os.environ["JAX_COMPILATION_CACHE_DIR"], "python")
 COMPILED = os.environ["JAX_COMPILATION_CACHE_DIR"]  # tests and the processes they start compile the same programs
 
 from jaxtyping import install_import_hook  # noqa: E402
