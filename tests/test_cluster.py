@@ -127,11 +127,12 @@ def test_on_one_machine_and_on_a_cluster_a_run_is_the_same(nodes, tmp_path, tiny
 
 @pytest.mark.usefixtures("optimised")
 def test_it_learns_on_three_nodes(nodes, tmp_path):
-    config = replace(preset("arena/16"), {"steps": 220_000, "evaluate_every": None, "checkpoint_seconds": 1e9})
+    short = {"learner.batch": 16, "steps": 160_000, "evaluate_every": None, "checkpoint_seconds": 1e9}
+    config = replace(preset("arena/16"), short)
     run = train(config, tmp_path / "run", QUIET, nodes.address, 3)
     last = RunFolder(run).metrics()[-1]
     assert last["random"] < 0.08
-    assert last["success"] >= 0.3
+    assert last["success"] >= 0.5
     assert last["actors_lost"] == last["nodes_lost"] == last["batches_refused"] == 0
     assert last["parameter_lag_seen"] <= last["parameter_lag"]
 
