@@ -75,7 +75,6 @@ GYMS = [
     ("highway/parking", "is no world of highway_env: did you mean highway/parking-v0?"),
     ("highway/rondabout-v1", "is no world of highway_env: did you mean highway/roundabout-v1?"),
     ("highway/intersection-multi-agent-v2", "no list to choose from: Tuple("),
-    ("highway/lane-keeping-v0", "calling render method without specifying any render mode"),
     ("tiny_worlds:three_dots", "gave 3 environments where 1 were asked for by its parameter num_envs"),
     ("tiny_worlds:dots_that_reset_somehow", "does not say when its episodes begin: set its metadata['autoreset_mode']"),
     (f"tiny_worlds:dots {AT_ITS_END}", "renders no episode's last frame: make it with the autoreset mode NEXT_STEP"),
