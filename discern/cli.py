@@ -254,12 +254,12 @@ def _bench(wanted: Bench) -> None:
 
 
 def _evaluate_far(wanted: Evaluate) -> None:
-    if wanted.figure or wanted.budgets or wanted.budget_figure:
-        raise UserError("--figure, --budgets and --budget-figure go without --plan and --stop-early")
+    if wanted.figure or wanted.worst or wanted.budgets or wanted.budget_figure:
+        raise UserError("--figure, --worst, --budgets and --budget-figure go without --plan and --stop-early")
     from discern.evaluation.far import as_table, evaluate_far
 
     options = dataclasses.asdict(wanted)
-    for name in ("json", "figure", "budgets", "budget_figure"):
+    for name in ("json", "figure", "worst", "budgets", "budget_figure"):
         del options[name]
     report = evaluate_far(**options)
     print(json.dumps(report) if wanted.json else as_table(report))
