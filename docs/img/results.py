@@ -28,6 +28,10 @@ def within(run: dict, seconds: float) -> dict:
     return {"curve": [row for row in run["curve"] if row["seconds"] <= seconds]}
 
 
+def until(curve: list[tuple[float, float]], steps: float) -> list[tuple[float, float]]:
+    return [point for point in curve if point[0] <= steps]
+
+
 def dimensions(run: dict) -> tuple[list[str], np.ndarray, np.ndarray]:
     names = list(run["curve"][0]["per_dimension"])
     shares = np.array([[row["per_dimension"][name] for row in run["curve"]] for name in names])
@@ -68,6 +72,22 @@ def main() -> None:
     draw_bars({"arena": ends}, {"arena": methods["random"]}, HERE / "arena-success.png")
     curves = {"arena": {method: [success(seed) for seed in seeds] for method, seeds in arena.items()}}
     draw_curves(curves, HERE / "arena-curves.png")
+
+    learns = {
+        "as given": "paper_arena84",
+        "layer norm": "paper_norm",
+        "four goals": "paper_goals",
+        "Adam": "paper_adam",
+    }
+    does_not = {"RMSProp 3e-4": "paper_rate", "replay ratio 4": "paper_ratio4", "target network": "paper_target"}
+    back = {"RMSProp 1e-4": "fast_rmsprop", "one goal": "fast_draw", "no layer norm": "fast_no_norm"}
+    back |= {"replay ratio 1": "fast_ratio1", "batches of 32": "fast_batch32"}
+    bisected = {run["name"]: [until(success(run), 16_000_000)] for run in runs("paper_bisection_h200")}
+    curves = {
+        title: {label: bisected[name] for label, name in names.items()}
+        for title, names in (("paper with …", learns), ("paper with … (goes on)", does_not), ("fast with …", back))
+    }
+    draw_curves(curves, HERE / "paper-bisection.png")
 
     seaquest = {method: [success(run)] for method, run in runs("seaquest_methods_h200").items()}
     draw_curves({"Seaquest": seaquest}, HERE / "seaquest-methods.png")
