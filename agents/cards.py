@@ -32,7 +32,7 @@ WORLDS = {
 }
 CANNOT = {
     "ball_in_cup": "Every goal is within reach of someone who knows the simulator; what is missing is control.",
-    "cartpole": "About a fifth of the goals is out of anybody's reach within T steps; it does not balance the pole.",
+    "cartpole": "A planner that knows the simulator reaches every goal in as many steps; it does not balance the pole.",
     "finger": "It turns the spinner to some goals only, often passes the angle and does not stop there; angles of the "
     "spinner that differ by 180° look alike and count as the same.",
     "manipulator": "It reaches no goal: it has learned to turn the arm's root and nothing else. It ships as an example "

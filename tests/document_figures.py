@@ -19,6 +19,9 @@ LEDGER = ROOT / "docs" / "numbers.json"
 DOCUMENTS = ("README.md", "agents/README.md", "docs/results.md")
 OTHER_SOURCES = ("definition", "setting", "tests/")  # figures that no measurement has made, or a test makes again
 
+WORLDS = ("arena", "watermaze", "seaquest", "montezuma", "point_mass", "reacher", "pendulum", "cartpole", "cup", "finger")
+WORLDS += ("manipulator", "doom")
+
 UNITS = {
     "%": (100.0,),
     "k": (1e-3,),
@@ -191,6 +194,16 @@ def problem(figure: Figure, source: str, links: list[str]) -> str | None:
     return None if any(map(figure.is_of, values)) else f"there is {', '.join(map(str, values[:5]))}"
 
 
+def worlds_in(text: str) -> set[str]:
+    return {world for world in WORLDS if world in re.sub(r"[ -]", "_", text.lower())}
+
+
+def is_of_another_world(source: str, text: str) -> bool:
+    """Whether a source names worlds, and none of those that a row or paragraph does."""
+    measured, told = worlds_in(source), worlds_in(text)
+    return bool(measured and told) and not measured & told
+
+
 def problems(document: str, found: list[Block], ledger: dict[str, Any]) -> list[str]:
     """What is wrong with the figures of a document's blocks: no source, or one that says something else."""
     wrong = []
@@ -202,6 +215,8 @@ def problems(document: str, found: list[Block], ledger: dict[str, Any]) -> list[
             continue
         for figure, (_, source) in zip(block.figures, sources, strict=True):
             said = problem(figure, source, block.links)
+            if not said and is_of_another_world(source, block.text):
+                said = "that is another world's"
             if said:
                 wrong.append(f"{place}: {figure.text} is not at {source}: {said}")
     return wrong
@@ -214,6 +229,7 @@ def candidates(block: Block) -> list[list[str]]:
     middle of a curve, if it can be helped.
     """
     numbers = [leaf for file in block.links for leaf in leaves(results(file), file)]
+    numbers = [(path, values) for path, values in numbers if not is_of_another_world(path, block.text)]
     places = [
         [path for path, values in numbers if any(map(figure.is_of, values)) and _speaks_of(figure.dimension, path)]
         for figure in block.figures
@@ -256,7 +272,7 @@ def updated(document: str, text: str, ledger: dict[str, Any]) -> dict[str, list[
             if kept in before:
                 before.remove(kept)
             source = kept[1]
-            if source == "?" or problem(figure, source, block.links):
+            if source == "?" or problem(figure, source, block.links) or is_of_another_world(source, block.text):
                 source = next(iter(found), "?")
             new[block.label].append([figure.text, source])
     return new
