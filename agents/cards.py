@@ -21,6 +21,7 @@ WORLDS = {
     "arena-84": "a dot that moves as told, among discs that move by themselves",
     "ball_in_cup": "a cup that is pushed and a ball that hangs from it (Control Suite)",
     "cartpole": "a cart that is pushed and a pole that swings on it (Control Suite)",
+    "doom_watermaze": "a walk in a round room of Doom's engine, seen by the walker",
     "finger": "a finger of two joints beside a spinner (Control Suite)",
     "manipulator": "an arm with a hand, and a ball (Control Suite)",
     "montezuma_revenge": "the first room of an Atari game",
@@ -33,6 +34,8 @@ WORLDS = {
 CANNOT = {
     "ball_in_cup": "Every goal is within reach of someone who knows the simulator; what is missing is control.",
     "cartpole": "A planner that knows the simulator reaches every goal in as many steps; it does not balance the pole.",
+    "doom_watermaze": "It passes through half of its goals and ends at a quarter: a player glides on, and it does not stop in "
+    "time.",
     "finger": "It turns the spinner to some goals only, often passes the angle and does not stop there; angles of the "
     "spinner that differ by 180° look alike and count as the same.",
     "manipulator": "It reaches no goal: it has learned to turn the arm's root and nothing else. It ships as an example "

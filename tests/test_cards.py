@@ -45,7 +45,7 @@ def test_figures_and_commands_come_from_where_they_were_measured():
         assert part in card
     machines = {name: CARDS["made"](name)[1] for name in NAMES}
     assert machines["ball_in_cup"] == machines["pendulum"] == machines["finger"]
-    assert machines["watermaze"] == machines["cartpole"] != machines["reacher"]
+    assert "seven runs" in machines["watermaze"] and "six runs" in machines["cartpole"]
     assert "then 8 cores" in machines["montezuma_revenge"]
 
 
