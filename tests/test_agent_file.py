@@ -138,6 +138,16 @@ def test_goals_are_spread_over_the_buffer(tmp_path):
     assert set(np.diff(slots)) == {10, 11}
 
 
+def test_goals_that_compress_badly_are_fewer(tmp_path):
+    content, noise = read_agent(ARENA / "agent.safetensors"), np.random.default_rng(0)
+    content = content._replace(spec=replace(content.spec, image_shape=(84, 84, 3)))
+    images = noise.integers(0, 256, (1024, 84, 84, 3)).astype(np.uint8)
+    write_agent(tmp_path / "agent", content._replace(goal_images=images), "int8")
+    kept = read_agent(tmp_path / "agent").goal_images
+    assert len(kept) == 500_000 // (84 * 84 * 3) == 23
+    np.testing.assert_array_equal(kept[[0, -1]], images[[0, -1]])
+
+
 def test_the_command_writes_the_precision_that_is_asked_for(tmp_path, monkeypatch, capsys):
     sizes = []
     for words in (["a"], ["b", "--precision", "float32"]):

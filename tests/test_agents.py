@@ -31,11 +31,12 @@ def test_every_shipped_agent_loads_and_is_small(file):
     assert agent.embed(np.zeros((2, height, width, 3), np.uint8)).shape == (2, agent.config.reward.embedding)
     assert file.name == "agent.safetensors"
     assert file.stat().st_size <= 3_000_000
-    assert agent.goal_images.shape == (100, *agent.spec.image_shape)
+    assert agent.goal_images.shape[1:] == agent.spec.image_shape
+    assert 50 <= len(agent.goal_images) <= 100
 
 
-def test_twelve_agents_ship():
-    assert len(FILES) == 12
+def test_thirteen_agents_ship():
+    assert len(FILES) == 13
 
 
 def test_every_result_says_how_it_was_made():

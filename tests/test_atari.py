@@ -298,7 +298,7 @@ def test_an_unknown_game_is_refused():
     assert is_host(make_env("atari/pong"))
 
 
-def test_a_game_without_a_known_avatar_trains_shows_goals_and_refuses_a_success_rate(tmp_path):
+def test_a_game_without_a_known_avatar_trains_shows_goals_and_tells_them_apart(tmp_path):
     run = tmp_path / "pong"
     config = replace(preset("atari/pong"), TINY)
     discern.train(config, run)
@@ -306,8 +306,10 @@ def test_a_game_without_a_known_avatar_trains_shows_goals_and_refuses_a_success_
     assert rows[-1]["steps"] >= 1500
     assert not any("success" in row or "random" in row for row in rows)
     assert (run / "goals.png").stat().st_size > 1000
-    with pytest.raises(UserError, match="no success rate"):
-        discern.evaluate(run)
+    report = discern.evaluate(run, trials=1, count=4)
+    assert report["success"] is None
+    assert 0.0 <= report["told_apart"] <= 1.0
+    assert report["told_apart_chance"] == 0.25
 
 
 def test_a_run_is_scored_on_both_goal_sets_and_resumes(tmp_path):

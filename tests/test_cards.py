@@ -28,7 +28,7 @@ def test_a_card_is_what_its_script_writes(name):
     assert text == CARDS["card"](name), "write it again: uv run python agents/cards.py"
     assert len(text.splitlines()) <= 40
     picture = AGENTS / name / "worst.png"
-    assert picture.stat().st_size <= 60_000
+    assert picture.stat().st_size <= 80_000  # textured walls take most
     with Image.open(picture) as image:
         assert image.width > 600 and len(image.convert("RGB").getcolors(2**20)) > 2
 

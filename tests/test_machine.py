@@ -25,7 +25,7 @@ ONLY_LINUX = {
     "select.poll": {"envs/processes.py"},
     "sysconf": {"machine.py"},
     "/proc": {"evaluation/report.py", "machine.py"},
-    "os.nice": {"envs/atari/games.py"},  # which Windows never comes to
+    "os.nice": {"envs/atari/games.py", "envs/doom/games.py"},  # which Windows never comes to
     "os.fork": set(),  # processes are fresh ones, which every system has
     "multiprocessing": set(),
 }
@@ -103,7 +103,7 @@ def test_environments_step_in_processes(elsewhere, monkeypatch):
 def test_what_fails_in_a_process_is_told(elsewhere, monkeypatch, kind, sentence):
     monkeypatch.syspath_prepend(STAND_IN)
     name = f"tiny_worlds:{kind}"
-    settings = {"make_args": {}, "render": False, "frame_skip": 1, "size": 16, "score": []}
+    settings = {"make_args": {}, "render": False, "frame_skip": 1, "size": 16, "score": [], "only": []}
     start = partial(Process, name, "gym/worlds.py", "Worlds", (name, settings), 1.5)
     worlds = Processes(start, [1])
     worlds.first("prove")

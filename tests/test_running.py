@@ -17,8 +17,9 @@ from discern.studio.running import Form, Runs, Summary, newest_values, summaries
 from discern.types import UserError
 
 STAND_IN = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have had it ignored
 words, folder = sys.argv[1:], Path(sys.argv[-1])
 print(" ".join(words), flush=True)
 if "seed" in " ".join(words) and "7" in words:

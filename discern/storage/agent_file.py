@@ -20,6 +20,7 @@ from discern.types import Precision, UserError
 
 KIND, VERSION = "discern-agent", 1
 GOALS = 100  # of the goal buffer: as many as the studio shows
+GOAL_BYTES = 500_000  # that they are written in; of pictures that compress badly, there are fewer
 LARGEST = 2**28  # bytes of goal images
 LARGEST_FILE = 2**29  # bytes; a sparse file may claim to be larger than any memory
 SMALLEST = 2**14  # weights of a kernel in int8; in smaller ones, such as the head's, an error shows in every Q-value
@@ -44,7 +45,7 @@ def find_agent_file(path: str | Path) -> Path | None:
 
 def write_agent(path: Path, agent: AgentFile, precision: Precision) -> None:
     """Writes the file whole or not at all."""
-    tensors = {"goal_images": _deflated(agent.goal_images, max(GOALS, agent.config.reward.decoys))}
+    tensors = {"goal_images": _deflated(agent.goal_images, agent.config.reward.decoys)}
     for name, values in agent.params.items():
         if precision == "int8" and name.endswith("kernel") and values.size >= SMALLEST:
             tensors[name], tensors[f"{name}_scale"] = quantise(values)
@@ -123,10 +124,15 @@ def _dequantised(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return tensors
 
 
-def _deflated(images: np.ndarray, most: int) -> np.ndarray:
-    """Images spread evenly over the buffer, as the bytes of one zlib stream."""
-    spread = np.linspace(0, len(images) - 1, min(most, len(images))).round().astype(int)
-    return np.frombuffer(zlib.compress(images[spread].tobytes(), 9), np.uint8)
+def _deflated(images: np.ndarray, least: int) -> np.ndarray:
+    """Images spread evenly over the buffer, as one zlib stream: as many as fit, but no fewer than `least`."""
+    count = min(max(GOALS, least), len(images))
+    while True:
+        spread = np.linspace(0, len(images) - 1, count).round().astype(int)
+        stream = zlib.compress(images[spread].tobytes(), 9)
+        if len(stream) <= GOAL_BYTES or count <= max(1, least):
+            return np.frombuffer(stream, np.uint8)
+        count = max(1, least, min(count - 1, int(count * GOAL_BYTES / len(stream))))
 
 
 def _inflated(stream: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
