@@ -19,7 +19,7 @@ ZERO_WAS_NONE = [
     "reward.inverse_temperature",
     "learner.target_interval",
     "learner.updates_per_call",
-    "actor.ez_greedy",
+    "actor.persistence",
     "actor.steps_per_turn",
     "actor.warm_up",
     "atari.threads",
@@ -39,17 +39,17 @@ def settings_by_new_names(values: Any) -> Any:
     if not isinstance(values, dict):
         return values
     values = {room: dict(fields) if isinstance(fields, dict) else fields for room, fields in values.items()}
+    for path in ZERO_WAS_NONE:
+        room, _, name = path.rpartition(".")
+        fields = values.get(room) if room else values
+        if isinstance(fields, dict) and fields.get(name) == 0 and not isinstance(fields[name], bool):
+            fields[name] = None
     for old, new in FIELDS.items():
         room, _, name = old.rpartition(".")
         if isinstance(values.get(room), dict) and name in values[room]:
             value = values[room].pop(name)
             if new is not None:
                 values[room].setdefault(new.rpartition(".")[2], value)
-    for path in ZERO_WAS_NONE:
-        room, _, name = path.rpartition(".")
-        fields = values.get(room) if room else values
-        if isinstance(fields, dict) and fields.get(name) == 0 and not isinstance(fields[name], bool):
-            fields[name] = None
     return values
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from discern import load
-from discern.config import from_json, to_json
+from discern.config import from_json, replace, to_json
 from discern.presets import preset
 from discern.renamed import FIELDS, array_by_new_name, settings_by_new_names
 from discern.storage.run_folder import RunFolder
@@ -31,6 +31,9 @@ def test_what_has_todays_names_is_left_alone():
     for env in ("arena", "atari/seaquest", "control/reacher-hard"):
         config = preset(env)
         assert from_json(to_json(config)) == config
+    flat = replace(preset("arena"), {"actor.ez_greedy": 0.0})  # every number of repeats as likely; None: no repeats
+    assert from_json(to_json(flat)) == flat
+    assert settings_by_new_names({"actor": {"persistence": 0.0}}) == {"actor": {"ez_greedy": None}}
     assert settings_by_new_names([1]) == [1]
     assert settings_by_new_names({"learner": 3}) == {"learner": 3}
     assert array_by_new_name("learner.params.torso.Dense_0.kernel") == "learner.params.torso.Dense_0.kernel"
