@@ -107,7 +107,6 @@ LONG: dict[str, Any] = {  # for goals that take many steps: what came of them mu
     "network.subtract_mean_image": True,
     "relabel.goals": ("draw", "hindsight", "other"),
     "reward.hidden": 256,
-    "reward.decoy_pool": 128,
     "learner.lambda_": 0.95,
 }
 
@@ -141,6 +140,7 @@ ATARI_FAST: dict[str, Any] = (
         "goal_buffer.p_replace": 3e-3,
         "replay_capacity": 12_000,
         "relabel.ends": False,
+        "reward.decoy_pool": 128,
         "reward.random_erasing": 1.0,
         "atari.await_control": True,
     }

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import operator
 import re
 import shlex
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 
 from discern import cli
 from discern.config import FIELDS, RewardConfig, flag
+from discern.envs import WORLDS
+from discern.presets import FAST_IN, SIZES, preset
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "discern"
@@ -172,3 +175,23 @@ def test_a_world_of_a_package_as_its_page_says(document, tmp_path, monkeypatch):
         cli.main()
     assert len(list(tmp_path.glob("runs/*/goals.png"))) == 1
     assert len(list(tmp_path.glob("*.mp4"))) == (document == "minigrid")
+
+
+def test_the_table_of_differences_is_of_the_presets():
+    """Every setting in which `fast` differs from `paper` in some world has a row that shows each of its values."""
+    shown, differing = {}, {}
+    for line in (ROOT / "docs" / "fast_vs_paper.md").read_text().split("\n## ")[1].splitlines():
+        first, *cells = line.strip("| ").split(" | ")
+        shown |= {name: cells[1] for name in re.findall(r"`([^`]+)`", first) if name in FIELDS}
+    for world in {**SIZES, **FAST_IN}:
+        env = world if "/" in world or world in WORLDS else f"{world}/any"
+        for name in FIELDS:
+            fast, paper = (operator.attrgetter(name)(preset(env, which)) for which in ("fast", "paper"))
+            if fast != paper:
+                differing.setdefault(name, set()).update(fast if isinstance(fast, tuple) else [fast])
+    assert set(shown) == set(differing)
+    for name, values in differing.items():
+        numbers = {float(number) for number in re.findall(r"\d[\d.]*(?:e-\d)?", shown[name].replace(",", ""))}
+        for value in values:
+            text = {True: "yes", False: "no"}.get(value) if isinstance(value, bool) else value
+            assert text in (numbers if isinstance(text, float | int) else shown[name]), (name, value)
