@@ -49,11 +49,14 @@ class Agent:
         goal_images: np.ndarray,
         steps: int,
         from_file: Path | None = None,
+        longest: int | None = None,
     ):
         self.config, self.spec, self.params = config, spec, params
         self.goal_images, self.steps, self.from_file = goal_images, steps, from_file
         self.learner = Learner(config, spec)
         self.horizon = config.actor.horizon
+        self.longest = self.horizon  # what a pursuit takes at most
+        self.longest = self.budget(longest)
         imitator = self.learner.imitator
 
         @jax.jit
@@ -82,12 +85,18 @@ class Agent:
     def budget(self, steps: int | None = None) -> int:
         """The steps to reach a goal in: T unless fewer are asked for; a UserError where the agent knows no fewer."""
         if steps is None:
-            return self.horizon
-        if not 1 <= steps <= self.horizon:
-            raise UserError(f"this agent takes 1 to {self.horizon} steps to a goal, not {steps}")
+            return self.longest
+        if not 1 <= steps <= self.longest:
+            raise UserError(f"this agent takes 1 to {self.longest} steps to a goal, not {steps}")
         if steps < self.horizon and not self.config.relabel.ends:
             raise UserError(f"this agent knows only {self.horizon} steps: for {steps}, train one with --relabel.ends")
         return steps
+
+    def limited(self, longest: int | None) -> "Agent":
+        """The same agent with at most so many steps for a pursuit instead of T, if it was trained with ends."""
+        return Agent(
+            self.config, self.spec, self.params, self.goal_images, self.steps, self.from_file, self.budget(longest)
+        )
 
     def pursue(self, goal: np.ndarray, steps: int | None = None, stop_early: bool = False) -> "Pursuer":
         """A policy for a loop of your own: `.act(observation)` until `.finished`, after T steps or those asked for.
@@ -130,7 +139,7 @@ class Agent:
     @cached_property
     def compass(self) -> Compass:
         """What it expects of pursuits, compiled."""
-        return Compass(self.learner, self.params, self.goal_images, self.config.reward.decoys)
+        return Compass(self.learner, self.params, self.goal_images, self.config.reward.decoys, self.longest)
 
     @cached_property
     def calibration(self) -> Calibration:

@@ -37,12 +37,16 @@ class Calibration(NamedTuple):
 class Compass:
     """What an agent sees in images and expects of pursuits: its networks, compiled, and its goal buffer."""
 
-    def __init__(self, learner: Learner, params: Params, goal_images: np.ndarray, decoys: int):
+    def __init__(
+        self, learner: Learner, params: Params, goal_images: np.ndarray, decoys: int, longest: int | None = None
+    ):
+        """Pursuits take T steps, or at most the `longest` that an agent with ends is given."""
         self.learner, self.params = learner, params
         imitator, discount, lstm_units = learner.imitator, learner.config.discount, learner.imitator.config.lstm
-        self.horizon = imitator.core.horizon
+        self.horizon = imitator.core.horizon  # T, by which its clock runs
+        self.longest = self.horizon if longest is None else longest
         quarters = range(1, 5) if learner.ends else (4,)  # an agent knows no ends before a quarter of T
-        self.budgets = tuple(sorted({-(-self.horizon * quarter // 4) for quarter in quarters}))
+        self.budgets = tuple(sorted({-(-self.longest * quarter // 4) for quarter in quarters}))
         chosen = np.linspace(0, len(goal_images) - 1, min(len(goal_images), MOST_WAYPOINTS)).round().astype(int)
         self.waypoints = goal_images[chosen]
         some = jnp.asarray(goal_images[:decoys])
@@ -82,11 +86,11 @@ class Compass:
         return np.asarray(self._promised(self.params, here, goals))
 
     def calibrate(self, world: HostEnv) -> Calibration:
-        """Attempts at goals drawn from the buffer, T steps from a fresh start and then of each budget, going on."""
+        """Attempts at goals drawn from the buffer, the longest from a fresh start and then of each budget, going on."""
         rng, observe = np.random.default_rng(SEED), jax.jit(world.observe)
         promised, ended, traces = [], [], []
         step = world.reset(SEED)
-        for budget in (self.horizon, *self.budgets, *self.budgets):
+        for budget in (self.longest, *self.budgets, *self.budgets):
             goals = self.look(self.waypoints[rng.integers(len(self.waypoints), size=world.size)])
             which = self.budgets.index(budget)
             pursuit = begin_pursuit(goals.features, self.learner.imitator.config.lstm, self.horizon - budget)
@@ -101,7 +105,7 @@ class Compass:
                     world.send(np.asarray(actions))
                     step = world.recv()
             ended.append(near)
-        arrival = arrival_threshold(np.stack(traces[: self.horizon + 1], axis=1))
+        arrival = arrival_threshold(np.stack(traces[: self.longest + 1], axis=1))
         return Calibration(arrival, fit_chance(np.concatenate(promised), np.concatenate(ended) >= arrival))
 
 
@@ -133,7 +137,7 @@ class Planner:
 
 
 class Journeys:
-    """N goals, each pursued for `steps` steps in all: straight on, T steps at a time, or over a planner's waypoints.
+    """N goals, each pursued for `steps` steps in all: straight on, the longest pursuits one by one, or over a planner's waypoints.
 
     A waypoint is left when the learned reward says it is reached, or its steps are spent; one that was missed counts
     as twice as far from then on. Then the agent plans again, from where it is.
@@ -148,7 +152,7 @@ class Journeys:
         arrival: float | None = None,
     ):
         self.compass, self.planner, self.arrival = compass, planner, arrival
-        self.budget = 3 * compass.horizon if steps is None else steps
+        self.budget = 3 * compass.longest if steps is None else steps
         if self.budget < 1:
             raise UserError(f"a journey takes at least 1 step, not {self.budget}")
         n = len(goals)
@@ -196,7 +200,7 @@ class Journeys:
         if self.planner is not None:
             number, given = self._choose(seen.features)
         given = np.where(number == GOAL, most, np.minimum(given, most))
-        given = np.clip(given, compass.budgets[0], compass.horizon)
+        given = np.clip(given, compass.budgets[0], compass.longest)
         self.number, self.left = np.where(due, number, self.number), np.where(due, given, self.left)
         if self.planner is not None:
             waypoint = (self.number != GOAL)[:, None]

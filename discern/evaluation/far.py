@@ -35,18 +35,20 @@ def evaluate_far(
     steps: int | None = None,
     plan: bool = False,
     stop_early: bool = False,
+    pursuit_steps: int | None = None,
 ) -> dict[str, Any]:
     """Scores pursuits of T steps, one after the other until `steps` are spent, beside random actions and, if `plan`,
     journeys over waypoints; if `stop_early`, each also as if it ended where the agent says it is there.
 
     `steps` are T, or three times T to plan; goals that no policy reaches in T count as far, where the world knows.
+    An agent with ends may have fewer `pursuit_steps` instead of T.
     """
     if min(trials, count) < 1 or seed < 0:
         raise UserError("trials and count must be at least 1, and the seed not below 0")
     began = time.monotonic()
-    agent = load(run)
+    agent = load(run).limited(pursuit_steps)
     refuse_unscored(agent)
-    steps = (3 * agent.horizon if steps is None else steps) if plan else agent.budget(steps)
+    steps = (3 * agent.longest if steps is None else steps) if plan else agent.budget(steps)
     arrival = agent.calibration.arrival if stop_early or plan else None
     planners = {"plain": None, "plan": agent.planner} if plan else {"plain": None}
     begin = partial(Journeys, agent.compass, steps=steps, arrival=arrival)
@@ -63,12 +65,13 @@ def evaluate_far(
     is_far = None
     if hasattr(env, "fewest_steps"):
         start = played["plain"].measures[: len(index), 0]
-        is_far = env.fewest_steps(start, wanted.measures[index]) > agent.horizon
+        is_far = env.fewest_steps(start, wanted.measures[index]) > agent.longest
     scores = {name: _score(one, wanted.measures[index], agent, is_far, stop_early) for name, one in played.items()}
     return {
         "policies": scores,
         "steps": steps,
         "horizon": agent.horizon,
+        "pursuit_steps": agent.longest,
         "far_share": None if is_far is None else float(is_far.mean()),
         **({"calibration": {"arrival": arrival, **agent.calibration.chance._asdict()}} if arrival is not None else {}),
         **({"waypoints": len(agent.planner.ways)} if plan else {}),
