@@ -16,7 +16,7 @@ from discern.agent.policy import Pursuit, act, begin_pursuit
 from discern.config import Config
 from discern.envs import AnyEnv, Env, ScoredEnv, is_host, make_env, make_scored_env, names_code, opened, spec_of
 from discern.envs.base import EnvSpec, Hosted
-from discern.planning import ATTEMPTS, Calibration, Compass, Journey, Planner
+from discern.planning import ATTEMPTS, Compass, Journey, Planner
 from discern.storage.agent_file import AgentFile, find_agent_file, read_agent, write_agent
 from discern.storage.checkpoint import fill, latest_checkpoint, named_arrays
 from discern.storage.run_folder import AGENT_FILE, RunFolder, make_folder, refuse_unless_free
@@ -103,7 +103,7 @@ class Agent:
 
         One that stops early is also finished when `.arrived(observation)` says so.
         """
-        arrival = self.calibration.arrival if stop_early else None
+        arrival = self.arrival if stop_early else None
         return Pursuer(self, self.image(goal, "the goal"), self.budget(steps), arrival)
 
     def reach(
@@ -142,15 +142,17 @@ class Agent:
         return Compass(self.learner, self.params, self.goal_images, self.config.reward.decoys, self.longest)
 
     @cached_property
-    def calibration(self) -> Calibration:
-        """When it has arrived, and what its values are worth: from attempts of its own, made once, in its own world."""
+    def arrival(self) -> float:
+        """The learned reward to stop early at: from attempts of its own, made once, in its own world."""
         with opened(self.make_env(ATTEMPTS)) as env:
-            return self.compass.calibrate(env if is_host(env) else Hosted(env, ATTEMPTS))
+            return self.compass.arrival(env if is_host(env) else Hosted(env, ATTEMPTS))
 
     @cached_property
     def planner(self) -> Planner:
-        """Finds ways to far goals: `.pursue(goal)` is `pursue` over waypoints."""
-        return Planner(self.compass, self.calibration)
+        """Finds ways to far goals: `.pursue(goal)` is `pursue` over waypoints. It practises once, in its own world."""
+        with opened(self.make_env(ATTEMPTS)) as env:
+            practice = self.compass.practise(env if is_host(env) else Hosted(env, ATTEMPTS))
+        return Planner(self.compass, practice, self.arrival)
 
     def make_env(self, n: int = 1) -> Env:
         """The world it was trained in; worlds that run on the host come as `n` environments."""

@@ -49,7 +49,7 @@ def evaluate_far(
     agent = load(run).limited(pursuit_steps)
     refuse_unscored(agent)
     steps = (3 * agent.longest if steps is None else steps) if plan else agent.budget(steps)
-    arrival = agent.calibration.arrival if stop_early or plan else None
+    arrival = agent.arrival if stop_early else None
     planners = {"plain": None, "plan": agent.planner} if plan else {"plain": None}
     begin = partial(Journeys, agent.compass, steps=steps, arrival=arrival)
     with opened(agent.make_scored_env(count)) as env:
@@ -62,10 +62,7 @@ def evaluate_far(
         }
         played["random"] = _play(agent, world, wanted, starts, seed, None, steps)
     index = np.arange(len(wanted.images) * trials) % len(wanted.images)
-    is_far = None
-    if hasattr(env, "fewest_steps"):
-        start = played["plain"].measures[: len(index), 0]
-        is_far = env.fewest_steps(start, wanted.measures[index]) > agent.longest
+    is_far = _beyond(env, played["plain"].measures[: len(index), 0], wanted.measures[index], agent.longest)
     scores = {name: _score(one, wanted.measures[index], agent, is_far, stop_early) for name, one in played.items()}
     return {
         "policies": scores,
@@ -73,8 +70,8 @@ def evaluate_far(
         "horizon": agent.horizon,
         "pursuit_steps": agent.longest,
         "far_share": None if is_far is None else float(is_far.mean()),
-        **({"calibration": {"arrival": arrival, **agent.calibration.chance._asdict()}} if arrival is not None else {}),
-        **({"waypoints": len(agent.planner.ways)} if plan else {}),
+        **({"arrival": arrival} if stop_early else {}),
+        **({"waypoints": len(agent.planner.ways), "practised": len(agent.planner.practice.goals)} if plan else {}),
         "goals": {"set": wanted.name, "count": len(wanted.images), "digest": wanted.digest},
         "trials": trials,
         "env": agent.config.env,
@@ -112,6 +109,14 @@ def _play(
             stopped = np.where(journeys.stopped < 0, steps, journeys.stopped)
         rounds.append(Played(np.stack(measures, 1), stopped))
     return Played(*(np.concatenate(parts) for parts in zip(*rounds, strict=True)))
+
+
+def _beyond(env: Any, starts: np.ndarray, goals: np.ndarray, longest: int) -> np.ndarray | None:
+    """Whether these goals take more steps than that from these starts; None where the world knows it not of all."""
+    if not hasattr(env, "fewest_steps"):
+        return None
+    fewest = env.fewest_steps(starts, goals)
+    return None if np.isnan(fewest).any() else np.asarray(fewest > longest)
 
 
 def _score(
