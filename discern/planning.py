@@ -117,6 +117,8 @@ class Compass:
 
     def practise(self, world: HostEnv) -> Practice:
         """Attempts at waypoints, one after the other from where the last one ended."""
+        if len(self.waypoints) < 2:
+            raise UserError("this agent has no goal buffer to choose waypoints from: plan with the run it is from")
         rng, step = np.random.default_rng(SEED), world.reset(SEED)
         starts, wanted, came, promised = [], [], [], []
         observe, targets = jax.jit(world.observe), self.look(self.waypoints).features
@@ -157,8 +159,6 @@ class Planner:
 
     def __init__(self, compass: Compass, practice: Practice, arrival: float):
         """`arrival` is the learned reward to stop at."""
-        if len(compass.waypoints) < 2:
-            raise UserError("this agent has no goal buffer to choose waypoints from: plan with the run it is from")
         self.compass, self.practice, self.arrival = compass, practice, arrival
         self.features = compass.look(compass.waypoints).features
         self.steps, _ = self.expected(self.features, self.features)
