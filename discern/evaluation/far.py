@@ -144,6 +144,8 @@ def as_table(report: dict[str, Any]) -> str:
     """The report of `evaluate_far` to read."""
     goals, policies = report["goals"], report["policies"]
     often = f"{report['trials']} trials, {report['steps']} steps each, T = {report['horizon']}"
+    if report["pursuit_steps"] < report["horizon"]:
+        often += f", pursuits of {report['pursuit_steps']}"
     lines = [f"{report['env']}: {goals['count']} goals ('{goals['set']}', {goals['digest']}) × {often}"]
     if report["far_share"] is not None:
         lines.append(f"far: {report['far_share']:.1%} of attempts, beyond T from where they begin")
