@@ -101,6 +101,8 @@ class Evaluate:
     """Go to far goals over waypoints of the goal buffer, in 3 T steps or --steps; plain pursuits beside it."""
     stop_early: bool = False
     """Also score attempts as ended where the agent says it is there, and how soon that is."""
+    pursuit_steps: Positive | None = None
+    """With --plan: pursuits of so many steps instead of T, of an agent that was trained with --relabel.ends."""
     json: bool = False
     """Print one JSON object and nothing else."""
 
@@ -268,10 +270,12 @@ def _evaluate_far(wanted: Evaluate) -> None:
 def _evaluate(wanted: Evaluate) -> None:
     if wanted.plan or wanted.stop_early:
         return _evaluate_far(wanted)
+    if wanted.pursuit_steps:
+        raise UserError("--pursuit-steps goes with --plan or --stop-early: --steps is how many one attempt takes")
     from discern.evaluation.report import evaluate
 
     options = dataclasses.asdict(wanted)
-    for name in ("json", "plan", "stop_early"):
+    for name in ("json", "plan", "stop_early", "pursuit_steps"):
         del options[name]
     report = evaluate(**options)
     if wanted.json:

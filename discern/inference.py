@@ -16,7 +16,7 @@ from discern.agent.policy import Pursuit, act, begin_pursuit
 from discern.config import Config
 from discern.envs import AnyEnv, Env, ScoredEnv, is_host, make_env, make_scored_env, names_code, opened, spec_of
 from discern.envs.base import EnvSpec, Hosted
-from discern.planning import ATTEMPTS, Calibration, Compass, Journey, Planner
+from discern.planning import ATTEMPTS, Compass, Journey, Planner
 from discern.storage.agent_file import AgentFile, find_agent_file, read_agent, write_agent
 from discern.storage.checkpoint import fill, latest_checkpoint, named_arrays
 from discern.storage.run_folder import AGENT_FILE, RunFolder, make_folder, refuse_unless_free
@@ -49,11 +49,14 @@ class Agent:
         goal_images: np.ndarray,
         steps: int,
         from_file: Path | None = None,
+        longest: int | None = None,
     ):
         self.config, self.spec, self.params = config, spec, params
         self.goal_images, self.steps, self.from_file = goal_images, steps, from_file
         self.learner = Learner(config, spec)
         self.horizon = config.actor.horizon
+        self.longest = self.horizon  # what a pursuit takes at most
+        self.longest = self.budget(longest)
         imitator = self.learner.imitator
 
         @jax.jit
@@ -82,19 +85,25 @@ class Agent:
     def budget(self, steps: int | None = None) -> int:
         """The steps to reach a goal in: T unless fewer are asked for; a UserError where the agent knows no fewer."""
         if steps is None:
-            return self.horizon
-        if not 1 <= steps <= self.horizon:
-            raise UserError(f"this agent takes 1 to {self.horizon} steps to a goal, not {steps}")
+            return self.longest
+        if not 1 <= steps <= self.longest:
+            raise UserError(f"this agent takes 1 to {self.longest} steps to a goal, not {steps}")
         if steps < self.horizon and not self.config.relabel.ends:
             raise UserError(f"this agent knows only {self.horizon} steps: for {steps}, train one with --relabel.ends")
         return steps
+
+    def limited(self, longest: int | None) -> "Agent":
+        """The same agent with at most so many steps for a pursuit instead of T, if it was trained with ends."""
+        return Agent(
+            self.config, self.spec, self.params, self.goal_images, self.steps, self.from_file, self.budget(longest)
+        )
 
     def pursue(self, goal: np.ndarray, steps: int | None = None, stop_early: bool = False) -> "Pursuer":
         """A policy for a loop of your own: `.act(observation)` until `.finished`, after T steps or those asked for.
 
         One that stops early is also finished when `.arrived(observation)` says so.
         """
-        arrival = self.calibration.arrival if stop_early else None
+        arrival = self.arrival if stop_early else None
         return Pursuer(self, self.image(goal, "the goal"), self.budget(steps), arrival)
 
     def reach(
@@ -130,18 +139,20 @@ class Agent:
     @cached_property
     def compass(self) -> Compass:
         """What it expects of pursuits, compiled."""
-        return Compass(self.learner, self.params, self.goal_images, self.config.reward.decoys)
+        return Compass(self.learner, self.params, self.goal_images, self.config.reward.decoys, self.longest)
 
     @cached_property
-    def calibration(self) -> Calibration:
-        """When it has arrived, and what its values are worth: from attempts of its own, made once, in its own world."""
+    def arrival(self) -> float:
+        """The learned reward to stop early at: from attempts of its own, made once, in its own world."""
         with opened(self.make_env(ATTEMPTS)) as env:
-            return self.compass.calibrate(env if is_host(env) else Hosted(env, ATTEMPTS))
+            return self.compass.arrival(env if is_host(env) else Hosted(env, ATTEMPTS))
 
     @cached_property
     def planner(self) -> Planner:
-        """Finds ways to far goals: `.pursue(goal)` is `pursue` over waypoints."""
-        return Planner(self.compass, self.calibration)
+        """Finds ways to far goals: `.pursue(goal)` is `pursue` over waypoints. It practises once, in its own world."""
+        with opened(self.make_env(ATTEMPTS)) as env:
+            practice = self.compass.practise(env if is_host(env) else Hosted(env, ATTEMPTS))
+        return Planner(self.compass, practice, self.arrival)
 
     def make_env(self, n: int = 1) -> Env:
         """The world it was trained in; worlds that run on the host come as `n` environments."""

@@ -1,6 +1,7 @@
 """Over waypoints: the agent's own attempts say what it reaches, its goal buffer where it can go in between."""
 
-from functools import partial
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import jax
@@ -14,35 +15,45 @@ from discern.agent.waypoints import (
     arrival_threshold,
     expected_steps,
     fit_chance,
+    practised_chances,
+    promised_chances,
     promised_rewards,
     shortest_ways,
 )
 from discern.envs import HostEnv
-from discern.envs.base import where_rows
+from discern.envs.base import HostStep, where_rows
 from discern.types import Frames, Params, UserError
 
-ATTEMPTS = 64  # at once, to calibrate by
+ATTEMPTS = 64  # at once, to practise
+ROUNDS = 60  # of those, to plan by
+ALIKE = 0.7  # from this cosine on, one image shows the place of another
 SEED = 1_000_003  # of those, apart from what is scored
 MOST_WAYPOINTS = 256
 GOAL = -1  # among numbers of waypoints: the goal itself
 
 
-class Calibration(NamedTuple):
-    """What the agent's own attempts at goals of its buffer say; nothing that is scored is looked at."""
+class Practice(NamedTuple):
+    """K of the agent's own attempts at waypoints, each the longest; nothing that is scored is looked at."""
 
-    arrival: float  # the learned reward from which on the agent is there
+    starts: jax.Array  # float32 [K, F], what was seen at the first step
+    goals: np.ndarray  # int [K], numbers of waypoints
+    arrived: np.ndarray  # bool [budgets, K], whether the goal's place was seen by then
     chance: Chance
 
 
 class Compass:
     """What an agent sees in images and expects of pursuits: its networks, compiled, and its goal buffer."""
 
-    def __init__(self, learner: Learner, params: Params, goal_images: np.ndarray, decoys: int):
+    def __init__(
+        self, learner: Learner, params: Params, goal_images: np.ndarray, decoys: int, longest: int | None = None
+    ):
+        """Pursuits take T steps, or at most the `longest` that an agent with ends is given."""
         self.learner, self.params = learner, params
         imitator, discount, lstm_units = learner.imitator, learner.config.discount, learner.imitator.config.lstm
-        self.horizon = imitator.core.horizon
+        self.horizon = imitator.core.horizon  # T, by which its clock runs
+        self.longest = self.horizon if longest is None else longest
         quarters = range(1, 5) if learner.ends else (4,)  # an agent knows no ends before a quarter of T
-        self.budgets = tuple(sorted({-(-self.horizon * quarter // 4) for quarter in quarters}))
+        self.budgets = tuple(sorted({-(-self.longest * quarter // 4) for quarter in quarters}))
         chosen = np.linspace(0, len(goal_images) - 1, min(len(goal_images), MOST_WAYPOINTS)).round().astype(int)
         self.waypoints = goal_images[chosen]
         some = jnp.asarray(goal_images[:decoys])
@@ -81,61 +92,101 @@ class Compass:
         """r̂ of every pursuit from M observations to N goals, for each budget: [M, F], [N, F] → [budgets, M, N]."""
         return np.asarray(self._promised(self.params, here, goals))
 
-    def calibrate(self, world: HostEnv) -> Calibration:
-        """Attempts at goals drawn from the buffer, T steps from a fresh start and then of each budget, going on."""
-        rng, observe = np.random.default_rng(SEED), jax.jit(world.observe)
-        promised, ended, traces = [], [], []
-        step = world.reset(SEED)
-        for budget in (self.horizon, *self.budgets, *self.budgets):
-            goals = self.look(self.waypoints[rng.integers(len(self.waypoints), size=world.size)])
-            which = self.budgets.index(budget)
-            pursuit = begin_pursuit(goals.features, self.learner.imitator.config.lstm, self.horizon - budget)
-            for t in range(budget + 1):
+    @cached_property
+    def _scale(self) -> tuple[jax.Array, jax.Array]:
+        features = self.look(self.waypoints).features
+        return features.mean(0), features.std(0) + 1e-3
+
+    def alike(self, some: jax.Array, others: jax.Array) -> np.ndarray:
+        """Cosines of h, each feature standardised over the waypoints: [M, F], [N, F] → [M, N].
+
+        They tell places apart that the learned reward, or Q, takes for one.
+        """
+        mean, spread = self._scale
+        some, others = ((each - mean) / spread for each in (some, others))
+        lengths = jnp.linalg.norm(some, axis=-1)[:, None] * jnp.linalg.norm(others, axis=-1)
+        return np.asarray(some @ others.T / jnp.maximum(lengths, 1e-6))
+
+    def arrival(self, world: HostEnv) -> float:
+        """The learned reward from which on the agent is there, by attempts from fresh starts."""
+        rng, step = np.random.default_rng(SEED), world.reset(SEED)
+        rewards, *_ = self._attempt(
+            world, jax.jit(world.observe), step, rng.integers(len(self.waypoints), size=world.size)
+        )
+        return arrival_threshold(rewards)
+
+    def practise(self, world: HostEnv) -> Practice:
+        """Attempts at waypoints, one after the other from where the last one ended."""
+        if len(self.waypoints) < 2:
+            raise UserError("this agent has no goal buffer to choose waypoints from: plan with the run it is from")
+        rng, step = np.random.default_rng(SEED), world.reset(SEED)
+        starts, wanted, came, promised = [], [], [], []
+        observe, targets = jax.jit(world.observe), self.look(self.waypoints).features
+        for _ in range(ROUNDS):
+            goals = rng.integers(len(self.waypoints), size=world.size)
+            _, there, start, step = self._attempt(world, observe, step, goals)
+            came.append(np.stack([there[:, 1 : budget + 1].any(1) for budget in self.budgets]))
+            promised.append(np.diagonal(self.promised(start, targets[goals]), axis1=1, axis2=2))
+            starts.append(start)
+            wanted.append(goals)
+        arrived = np.concatenate(came, 1)
+        chance = fit_chance(np.minimum(np.concatenate(promised, 1), 1.0).ravel(), arrived.ravel())
+        return Practice(jnp.concatenate(starts), np.concatenate(wanted), arrived, chance)
+
+    def _attempt(
+        self, world: HostEnv, observe: Callable, step: HostStep, goals: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, jax.Array, HostStep]:
+        """The longest pursuits of these waypoints: learned rewards and whether the place is theirs, both [N, n + 1],
+        what was seen first, and where it ended."""
+        targets = self.look(self.waypoints[goals])
+        clock = self.horizon - self.longest
+        pursuit = begin_pursuit(targets.features, self.learner.imitator.config.lstm, clock)
+        rewards, there, seen = [], [], self.look(observe(step.raw))
+        start = seen.features
+        for t in range(self.longest + 1):
+            rewards.append(np.asarray(self.rewards(self.params, seen, targets)))
+            there.append(np.diagonal(self.alike(seen.features, targets.features)) >= ALIKE)
+            if t < self.longest:
+                pursuit, actions, _ = self.step(self.params, pursuit, seen.features)
+                world.send(np.asarray(actions))
+                step = world.recv()
                 seen = self.look(observe(step.raw))
-                near = np.asarray(self.rewards(self.params, seen, goals))
-                if t == 0:
-                    promised.append(np.diagonal(self.promised(seen.features, goals.features)[which]))
-                traces.append(near)
-                if t < budget:
-                    pursuit, actions, _ = self.step(self.params, pursuit, seen.features)
-                    world.send(np.asarray(actions))
-                    step = world.recv()
-            ended.append(near)
-        arrival = arrival_threshold(np.stack(traces[: self.horizon + 1], axis=1))
-        return Calibration(arrival, fit_chance(np.concatenate(promised), np.concatenate(ended) >= arrival))
+        return np.stack(rewards, 1), np.stack(there, 1), start, step
 
 
 class Planner:
     """A map of the goal buffer: the expected steps between any two of its images, and the shortest ways over others."""
 
-    def __init__(self, compass: Compass, calibration: Calibration):
-        if len(compass.waypoints) < 2:
-            raise UserError("this agent has no goal buffer to choose waypoints from: plan with the run it is from")
-        self.compass, self.calibration = compass, calibration
+    def __init__(self, compass: Compass, practice: Practice, arrival: float):
+        """`arrival` is the learned reward to stop at."""
+        self.compass, self.practice, self.arrival = compass, practice, arrival
         self.features = compass.look(compass.waypoints).features
         self.steps, _ = self.expected(self.features, self.features)
         self.ways = shortest_ways(self.steps)
 
     def expected(self, here: jax.Array, goals: jax.Array) -> tuple[np.ndarray, np.ndarray]:
         """The expected steps of direct pursuits, and how many to give each: [M, F], [N, F] → [M, N] twice."""
-        promised = self.compass.promised(here, goals)
-        return expected_steps(promised, self.compass.budgets, self.calibration.chance)
+        compass, practice = self.compass, self.practice
+        promised = promised_chances(compass.promised(here, goals), practice.chance)
+        to_waypoints = compass.alike(goals, self.features)
+        chances = practised_chances(
+            promised, compass.alike(here, practice.starts), to_waypoints[:, practice.goals], practice.arrived
+        )
+        return expected_steps(chances, compass.budgets)
 
     def pursue(self, goal: np.ndarray, steps: int | None = None, stop_early: bool = False) -> "Journey":
         """A policy for a loop of your own: `.act(observation)` until `.finished`, after three times T or `steps`."""
         from_image = self.compass.learner.imitator.image_shape
         if np.shape(goal) != from_image or np.asarray(goal).dtype != np.uint8:
             raise UserError(f"a planner's goal must be uint8 {from_image}: agent.image(goal) makes it so")
-        return Journey(Journeys(self.compass, np.asarray(goal)[None], steps, self, self.arrival(stop_early)))
-
-    def arrival(self, stop_early: bool) -> float | None:
-        return self.calibration.arrival if stop_early else None
+        arrival = self.arrival if stop_early else None
+        return Journey(Journeys(self.compass, np.asarray(goal)[None], steps, self, arrival))
 
 
 class Journeys:
-    """N goals, each pursued for `steps` steps in all: straight on, T steps at a time, or over a planner's waypoints.
+    """N goals, each pursued for `steps` steps in all: straight on, one pursuit after the other, or over waypoints.
 
-    A waypoint is left when the learned reward says it is reached, or its steps are spent; one that was missed counts
+    A waypoint is left when its place is seen, or its steps are spent; what was missed, a waypoint or the goal, counts
     as twice as far from then on. Then the agent plans again, from where it is.
     """
 
@@ -148,7 +199,7 @@ class Journeys:
         arrival: float | None = None,
     ):
         self.compass, self.planner, self.arrival = compass, planner, arrival
-        self.budget = 3 * compass.horizon if steps is None else steps
+        self.budget = 3 * compass.longest if steps is None else steps
         if self.budget < 1:
             raise UserError(f"a journey takes at least 1 step, not {self.budget}")
         n = len(goals)
@@ -162,7 +213,7 @@ class Journeys:
         if planner is not None:
             to_goal, _ = planner.expected(planner.features, self.goals.features)
             self._rest = (planner.ways[:, :, None] + to_goal[None]).min(1)  # [L, N], from each waypoint to each goal
-            self._failures = np.zeros((n, len(planner.ways)))
+            self._failures = np.zeros((n, len(planner.ways) + 1))  # the goal's come last: its number is -1
 
     def see(self, images: np.ndarray | jax.Array) -> Frames:
         """What N observations show; remembers who has arrived."""
@@ -176,11 +227,10 @@ class Journeys:
         """The best actions at these observations, int32 [N]."""
         due = self.left == 0
         if self.planner is not None and self.steps:
-            near = np.asarray(self.compass.rewards(self.compass.params, seen, self.target))
-            there = (self.number != GOAL) & (near >= self.planner.calibration.arrival)
-            failed = np.flatnonzero(due & ~there & (self.number != GOAL))
+            there = np.diagonal(self.compass.alike(seen.features, self.target.features)) >= ALIKE
+            failed = np.flatnonzero(due & ~there)
             self._failures[failed, self.number[failed]] += 1
-            due |= there
+            due |= there & (self.number != GOAL)
         if due.any():
             self._set_out(seen, due)
         self._pursuit, actions, q_values = self.compass.step(self.compass.params, self._pursuit, seen.features)
@@ -196,7 +246,7 @@ class Journeys:
         if self.planner is not None:
             number, given = self._choose(seen.features)
         given = np.where(number == GOAL, most, np.minimum(given, most))
-        given = np.clip(given, compass.budgets[0], compass.horizon)
+        given = np.clip(given, compass.budgets[0], compass.longest)
         self.number, self.left = np.where(due, number, self.number), np.where(due, given, self.left)
         if self.planner is not None:
             waypoint = (self.number != GOAL)[:, None]
@@ -213,8 +263,9 @@ class Journeys:
         goals = jnp.concatenate([self.planner.features, self.goals.features])
         steps, given = self.planner.expected(features, goals)
         count = len(self.planner.ways)
-        straight = steps[np.arange(n), count + np.arange(n)]
-        over = steps[:, :count] * 2.0**self._failures + self._rest.T
+        straight = steps[np.arange(n), count + np.arange(n)] * 2.0 ** self._failures[:, GOAL]
+        over = steps[:, :count] * 2.0 ** self._failures[:, :GOAL] + self._rest.T
+        over[self.compass.alike(features, self.planner.features) >= ALIKE] = np.inf  # it is there already
         best = over.argmin(1)
         goes_straight = ~(over[np.arange(n), best] < straight)
         return np.where(goes_straight, GOAL, best), given[np.arange(n), best]

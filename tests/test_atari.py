@@ -24,7 +24,7 @@ from discern.diagnostics.bench import bench
 from discern.envs import is_host, make_env, make_scored_env
 from discern.envs.atari.avatars import AVATARS, LEFT, RIGHT, Emulator, positions
 from discern.envs.atari.games import NOOP, Game, Look
-from discern.envs.atari.goals import DIGESTS, digest, make_goals
+from discern.envs.atari.goals import DIGESTS, digest, make_goals, steps_to
 from discern.envs.atari.worlds import Atari, ScoredAtari, area_weights, shrink
 from discern.envs.base import Attempts, HostStep
 from discern.evaluation.goal_sets import goal_set
@@ -250,6 +250,17 @@ def test_goal_sets_are_made_again_the_same(name):
     shipped = goal_set(make_scored_env(f"atari/{game}"), f"{which}:{half}")
     np.testing.assert_array_equal(shipped.images, images)
     np.testing.assert_array_equal(shipped.measures, measures)
+
+
+def test_montezumas_goals_know_their_fewest_steps():
+    env, start = make_scored_env("atari/montezuma_revenge"), np.array([[77.0, 235.0]])
+    for half, far in (("tune", 27), ("test", 24)):
+        goals = goal_set(env, f"even:{half}").measures
+        fewest = env.fewest_steps(start, goals)
+        np.testing.assert_array_equal(fewest, steps_to(goals))
+        assert (fewest > 25).sum() == far and fewest.min() == 1 and fewest.max() <= 50
+    assert np.isnan(env.fewest_steps(start, goal_set(env, "paper:tune").measures)).any()
+    assert not hasattr(make_scored_env("atari/seaquest"), "fewest_steps")
 
 
 def test_goals_lie_in_the_playable_area_and_cover_it():

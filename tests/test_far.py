@@ -1,6 +1,7 @@
 """Far goals over waypoints, stopping early, and the maze."""
 
 import types
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,8 @@ from discern.agent.waypoints import (
     arrival_threshold,
     expected_steps,
     fit_chance,
+    practised_chances,
+    promised_chances,
     promised_rewards,
     shortest_ways,
     stopping_steps,
@@ -20,8 +23,9 @@ from discern.agent.waypoints import (
 from discern.cli import main
 from discern.envs import make_env
 from discern.envs.arena import ArenaState
+from discern.evaluation.far import _beyond
 from discern.inference import Agent
-from discern.planning import GOAL, Calibration, Compass, Journey, Journeys, Planner
+from discern.planning import GOAL, Compass, Journey, Journeys, Planner, Practice
 from discern.types import Frames, UserError
 from tests.refusals import refused  # noqa: F401
 
@@ -35,11 +39,29 @@ def test_shortest_ways_go_over_others():
 
 
 def test_the_cost_of_an_edge_is_its_steps_over_its_chance_cubed():
-    """Slope 0 is not used: at r̂ = 0, ln 3 and −1 the chances are 1/2, 3/4 and less than 1/2."""
-    promised = np.array([[[0.0, -1.0, -1.0]], [[np.log(3), np.log(3), -1.0]]])  # [budgets, 1, 3]
-    cost, given = expected_steps(promised, (2, 8), Chance(1.0, 0.0))
+    chances = np.array([[[0.5, 0.4, 0.1]], [[0.75, 0.75, 0.49]]])  # [budgets, 1, 3]
+    cost, given = expected_steps(chances, (2, 8))
     np.testing.assert_allclose(cost, [[2 / 0.5**3, 8 / 0.75**3, INF]])
     np.testing.assert_array_equal(given, [[2, 8, 8]])
+
+
+def test_what_is_promised_counts_up_to_a_reward_of_one():
+    promised = np.array([0.0, np.log(3), 1.0, 7.0])
+    np.testing.assert_allclose(
+        promised_chances(promised, Chance(1.0, 0.0)), [0.5, np.e / (1 + np.e)] + 2 * [0.731059], rtol=1e-5
+    )
+
+
+def test_practice_counts_by_how_alike_it_was():
+    """Two attempts from this very place: one at the goal, which arrived in the longer time, and one elsewhere."""
+    promised = np.full((2, 1, 1), 0.6)
+    starts, goals = np.array([[1.0, 1.0]]), np.array([[1.0, 0.8]])
+    arrived = np.array([[False, False], [True, False]])
+    weight = np.exp(-1)  # of the second: (0.8 - 1) / 0.2
+    expected = [[[1.2 / (3 + weight)]], [[2.2 / (3 + weight)]]]
+    np.testing.assert_allclose(practised_chances(promised, starts, goals, arrived), expected)
+    nobody = practised_chances(promised, starts[:, :0], goals[:, :0], arrived[:, :0])
+    np.testing.assert_allclose(nobody, promised)
 
 
 def test_promised_rewards_are_what_a_pursuit_that_begins_says(tiny_run):
@@ -76,7 +98,7 @@ def test_stopping_early_costs_at_most_its_share():
 class LineCompass:
     """Images are places on a line; this agent walks a step at a time, and only to what is within three steps."""
 
-    horizon, budgets, params, reach = 4, (1, 2, 3, 4), None, 3
+    horizon, longest, budgets, params, reach = 4, 4, (1, 2, 3, 4), None, 3
 
     def __init__(self, places: list[int]):
         self.waypoints = np.array(places, np.uint8)[:, None, None, None] * np.ones((1, 1, 3), np.uint8)
@@ -91,6 +113,9 @@ class LineCompass:
         far = np.abs(np.asarray(here) - np.asarray(goals)[:, 0])
         return np.stack([(far <= min(n, self.reach)).astype(float) for n in self.budgets])
 
+    def alike(self, some, others) -> np.ndarray:
+        return (np.asarray(some) == np.asarray(others)[:, 0]).astype(float)
+
     def rewards(self, params, at: Frames, goals: Frames):
         return (at.features == goals.features)[:, 0].astype(float)
 
@@ -104,6 +129,19 @@ class LineCompass:
         return pursuit._replace(goal_features=jnp.where(due[:, None], goal_features, pursuit.goal_features))
 
 
+def planner_of(places: list[int], attempts: Sequence[tuple[int, int, bool]] = ()) -> Planner:
+    """One that trusts what is promised, but for attempts: from a place, at a waypoint's number, whether it arrived."""
+    starts, goals, arrived = (np.array([a[i] for a in attempts]) for i in range(3))
+    compass = LineCompass(places)
+    practice = Practice(
+        jnp.asarray(starts, jnp.float32).reshape((-1, 1)),
+        goals.astype(int),
+        np.tile(arrived.astype(bool), (len(compass.budgets), 1)),
+        Chance(20.0, -10.0),
+    )
+    return Planner(compass, practice, 1.0)
+
+
 def walk(journeys: Journeys, start: list[int]) -> np.ndarray:
     place = np.array(start)
     for _ in range(journeys.budget):
@@ -113,8 +151,8 @@ def walk(journeys: Journeys, start: list[int]) -> np.ndarray:
 
 
 def test_a_plan_reaches_what_a_pursuit_cannot():
-    compass = LineCompass([0, 3, 6, 9, 30])
-    planner = Planner(compass, Calibration(1.0, Chance(20.0, -10.0)))
+    planner = planner_of([0, 3, 6, 9, 30])
+    compass = planner.compass
     np.testing.assert_allclose(planner.ways[0], [0, 3, 6, 9, INF], rtol=1e-3)
     goals = np.array([11, 2, 40], np.uint8)[:, None, None, None] * np.ones((1, 1, 3), np.uint8)
     start = [0, 0, 0]
@@ -125,7 +163,7 @@ def test_a_plan_reaches_what_a_pursuit_cannot():
 
 
 def test_a_journey_tells_its_waypoints_and_ends():
-    planner = Planner(LineCompass([0, 3, 6, 9]), Calibration(1.0, Chance(20.0, -10.0)))
+    planner = planner_of([0, 3, 6, 9])
     journey, place = planner.pursue(np.full((1, 1, 3), 8, np.uint8), steps=20, stop_early=True), 0
     while not (journey.finished or journey.arrived(np.full((1, 1, 3), place, np.uint8))):
         place += journey.act(np.full((1, 1, 3), place, np.uint8))
@@ -136,7 +174,7 @@ def test_a_journey_tells_its_waypoints_and_ends():
 
 
 def test_a_waypoint_that_is_not_reached_counts_as_farther():
-    planner = Planner(LineCompass([0, 3, 2]), Calibration(1.0, Chance(20.0, -10.0)))
+    planner = planner_of([0, 3, 2])
     goal = np.full((1, 1, 1, 3), 5, np.uint8)
     journeys, stuck = Journeys(planner.compass, goal, 30, planner), np.zeros((1, 1, 1, 3), np.uint8)
     tried = []
@@ -146,12 +184,29 @@ def test_a_waypoint_that_is_not_reached_counts_as_farther():
     assert {1, 2} <= set(tried)  # the place 3, and then 2
 
 
+def test_a_plan_shuns_what_failed_in_practice():
+    """A wall between 3 and 6, which nothing that is promised shows, and a way around it."""
+    assert planner_of([0, 3, 6]).steps[1, 2] == pytest.approx(3, rel=1e-3)
+    assert planner_of([0, 3, 6], 3 * [(3, 2, False)]).steps[1, 2] == INF
+    assert planner_of([0, 3, 30], 3 * [(3, 2, True)]).steps[1, 2] < 1 / 0.55**3
+
+
+def test_a_goal_missed_straight_is_tried_over_a_waypoint():
+    planner, stuck = planner_of([0, 2, 1]), np.zeros((1, 1, 1, 3), np.uint8)
+    journeys = Journeys(planner.compass, np.full((1, 1, 1, 3), 3, np.uint8), 30, planner)
+    tried = []
+    for _ in range(9):
+        journeys.act(journeys.see(stuck))
+        tried.append(int(journeys.number[0]))
+    assert tried[0] == GOAL and {1, 2} & set(tried)
+
+
 def test_an_agent_plans_and_stops_in_its_world(tiny_run):
     agent, env, goal = discern.load(tiny_run), make_env("arena"), np.full((24, 24, 3), 90, np.uint8)
     assert isinstance(agent.compass, Compass) and agent.compass.budgets == (2, 3, 4, 5)
-    agent.calibration = Calibration(0.0, Chance(1.0, 0.0))  # any reward will do
+    agent.arrival = 0.0  # any reward will do
     assert len(agent.reach(env, goal, stop_early=True).actions) == 0
-    agent.calibration = Calibration(2.0, Chance(1.0, 0.0))
+    agent.arrival = 2.0
     assert len(agent.reach(env, goal, stop_early=True).actions) == 5
     planned = agent.plan(env, goal, steps=7, stop_early=True)
     assert (len(planned.observations), len(planned.actions), planned.waypoints.shape[1:]) == (8, 7, (24, 24, 3))
@@ -164,9 +219,39 @@ def test_an_agent_plans_and_stops_in_its_world(tiny_run):
     with pytest.raises(UserError, match="this agent lives in arena"):
         agent.plan(make_env("arena/16"), goal)
     alone = Agent(agent.config, agent.spec, agent.params, agent.goal_images[:1], agent.steps)
-    alone.calibration = agent.calibration
+    alone.arrival = 2.0
     with pytest.raises(UserError, match="no goal buffer to choose waypoints from"):
         alone.plan(env, goal)
+
+
+def test_an_agent_with_ends_may_be_limited(tiny_run):
+    agent = discern.load(tiny_run)
+    short = agent.limited(3)
+    assert (short.longest, short.compass.budgets, short.compass.horizon) == (3, (1, 2, 3), 5)
+    assert short.limited(None).longest == 3 and agent.limited(None).longest == agent.longest == 5
+    goal = np.full((24, 24, 3), 90, np.uint8)
+    pursuer, asked = short.pursue(goal), agent.pursue(goal, 3)
+    for each in (pursuer, asked):
+        each.act(goal)
+    assert pursuer.budget == 3
+    np.testing.assert_array_equal(pursuer.q_values, asked.q_values)
+    journey = Journeys(short.compass, goal[None])
+    assert journey.budget == 9
+    for _ in range(4):
+        journey.act(journey.see(goal[None]))
+    assert journey.left[0] == 2  # three steps, and one of the next pursuit
+    with pytest.raises(UserError, match="takes 1 to 3 steps"):
+        short.pursue(goal, 4)
+
+
+def test_goals_are_far_where_the_world_knows_it_of_all():
+    starts, goals = np.zeros((3, 1)), np.array([[1.0], [2.0], [3.0]])
+    world = types.SimpleNamespace(fewest_steps=lambda at, to: (to - at)[:, 0])
+    np.testing.assert_array_equal(_beyond(world, starts, goals, 2), [False, False, True])
+    assert (
+        _beyond(types.SimpleNamespace(fewest_steps=lambda at, to: np.array([1, np.nan, 3])), starts, goals, 2) is None
+    )
+    assert _beyond(object(), starts, goals, 2) is None
 
 
 def test_far_goals_are_scored(tiny_run, capsys, monkeypatch):

@@ -1,4 +1,5 @@
-"""Ways to far goals over near ones, from the agent's own values (SoRB, Eysenbach et al. 2019), and when to stop."""
+"""Ways to far goals over near ones, from the agent's own attempts and values (SoRB, Eysenbach et al. 2019), and when
+to stop."""
 
 from functools import partial
 from typing import NamedTuple
@@ -12,6 +13,8 @@ from discern.agent.lstm import initial_lstm
 from discern.agent.networks import Imitator
 from discern.types import Array, Params
 
+WIDTH = 0.2  # of cosines, over which what was seen of one place says something of another
+DOUBT = 2.0  # how many attempts what Q promises weighs
 LEAST_CHANCE = 0.5  # what fails more often is no way to go
 CAUTION = 3  # 1 would be the steps that attempts take on average; values promise too much, walls are not seen from afar
 MOST_LOST = 0.01  # of the reward gained, by stopping early
@@ -46,13 +49,32 @@ def promised_rewards(
     return jnp.stack(rows)
 
 
+def promised_chances(promised: Float[np.ndarray, "..."], chance: Chance) -> Float[np.ndarray, "..."]:
+    """What r̂ makes likely; no reward is above 1, so what Q promises beyond says no more."""
+    p: np.ndarray = 1 / (1 + np.exp(-chance.slope * np.minimum(promised, 1.0) - chance.intercept))
+    return p
+
+
+def practised_chances(
+    promised: Float[np.ndarray, "budgets M N"],
+    starts: Float[np.ndarray, "M K"],
+    goals: Float[np.ndarray, "N K"],
+    arrived: np.ndarray,
+) -> Float[np.ndarray, "budgets M N"]:
+    """The share of K attempts that arrived, bool [budgets, K], by how alike (cosine) their starts and goals are to
+    these, beside what Q promised as if of `DOUBT` attempts (Nadaraya and Watson 1964)."""
+    from_here, to_there = np.exp((starts - 1) / WIDTH), np.exp((goals - 1) / WIDTH)
+    found = np.stack([(from_here * hits) @ to_there.T for hits in arrived])
+    shares: np.ndarray = (DOUBT * promised + found) / (DOUBT + from_here @ to_there.T)
+    return shares
+
+
 def expected_steps(
-    promised: Float[np.ndarray, "budgets ..."], budgets: tuple[int, ...], chance: Chance
+    chances: Float[np.ndarray, "budgets ..."], budgets: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
     """min_n n / p_n³, what reaching a goal in attempts of n steps costs, and that n; ∞ where no p_n is 1/2."""
-    p = 1 / (1 + np.exp(-chance.slope * promised - chance.intercept))
-    each = np.reshape(budgets, (-1,) + (1,) * (promised.ndim - 1))
-    steps = np.where(p >= LEAST_CHANCE, each / p**CAUTION, np.inf)
+    each = np.reshape(budgets, (-1,) + (1,) * (chances.ndim - 1))
+    steps = np.where(chances >= LEAST_CHANCE, each / np.maximum(chances, LEAST_CHANCE) ** CAUTION, np.inf)
     best = steps.argmin(0)
     return steps.min(0), np.where(np.isfinite(steps.min(0)), np.array(budgets)[best], max(budgets))
 

@@ -35,19 +35,21 @@ def evaluate_far(
     steps: int | None = None,
     plan: bool = False,
     stop_early: bool = False,
+    pursuit_steps: int | None = None,
 ) -> dict[str, Any]:
     """Scores pursuits of T steps, one after the other until `steps` are spent, beside random actions and, if `plan`,
     journeys over waypoints; if `stop_early`, each also as if it ended where the agent says it is there.
 
     `steps` are T, or three times T to plan; goals that no policy reaches in T count as far, where the world knows.
+    An agent with ends may have fewer `pursuit_steps` instead of T.
     """
     if min(trials, count) < 1 or seed < 0:
         raise UserError("trials and count must be at least 1, and the seed not below 0")
     began = time.monotonic()
-    agent = load(run)
+    agent = load(run).limited(pursuit_steps)
     refuse_unscored(agent)
-    steps = (3 * agent.horizon if steps is None else steps) if plan else agent.budget(steps)
-    arrival = agent.calibration.arrival if stop_early or plan else None
+    steps = (3 * agent.longest if steps is None else steps) if plan else agent.budget(steps)
+    arrival = agent.arrival if stop_early else None
     planners = {"plain": None, "plan": agent.planner} if plan else {"plain": None}
     begin = partial(Journeys, agent.compass, steps=steps, arrival=arrival)
     with opened(agent.make_scored_env(count)) as env:
@@ -60,18 +62,16 @@ def evaluate_far(
         }
         played["random"] = _play(agent, world, wanted, starts, seed, None, steps)
     index = np.arange(len(wanted.images) * trials) % len(wanted.images)
-    is_far = None
-    if hasattr(env, "fewest_steps"):
-        start = played["plain"].measures[: len(index), 0]
-        is_far = env.fewest_steps(start, wanted.measures[index]) > agent.horizon
+    is_far = _beyond(env, played["plain"].measures[: len(index), 0], wanted.measures[index], agent.longest)
     scores = {name: _score(one, wanted.measures[index], agent, is_far, stop_early) for name, one in played.items()}
     return {
         "policies": scores,
         "steps": steps,
         "horizon": agent.horizon,
+        "pursuit_steps": agent.longest,
         "far_share": None if is_far is None else float(is_far.mean()),
-        **({"calibration": {"arrival": arrival, **agent.calibration.chance._asdict()}} if arrival is not None else {}),
-        **({"waypoints": len(agent.planner.ways)} if plan else {}),
+        **({"arrival": arrival} if stop_early else {}),
+        **({"waypoints": len(agent.planner.ways), "practised": len(agent.planner.practice.goals)} if plan else {}),
         "goals": {"set": wanted.name, "count": len(wanted.images), "digest": wanted.digest},
         "trials": trials,
         "env": agent.config.env,
@@ -111,6 +111,14 @@ def _play(
     return Played(*(np.concatenate(parts) for parts in zip(*rounds, strict=True)))
 
 
+def _beyond(env: Any, starts: np.ndarray, goals: np.ndarray, longest: int) -> np.ndarray | None:
+    """Whether these goals take more steps than that from these starts; None where the world knows it not of all."""
+    if not hasattr(env, "fewest_steps"):
+        return None
+    fewest = env.fewest_steps(starts, goals)
+    return None if np.isnan(fewest).any() else np.asarray(fewest > longest)
+
+
 def _score(
     played: Played, goals: np.ndarray, agent: Agent, is_far: np.ndarray | None, stop_early: bool
 ) -> dict[str, float | None]:
@@ -136,6 +144,8 @@ def as_table(report: dict[str, Any]) -> str:
     """The report of `evaluate_far` to read."""
     goals, policies = report["goals"], report["policies"]
     often = f"{report['trials']} trials, {report['steps']} steps each, T = {report['horizon']}"
+    if report["pursuit_steps"] < report["horizon"]:
+        often += f", pursuits of {report['pursuit_steps']}"
     lines = [f"{report['env']}: {goals['count']} goals ('{goals['set']}', {goals['digest']}) × {often}"]
     if report["far_share"] is not None:
         lines.append(f"far: {report['far_share']:.1%} of attempts, beyond T from where they begin")

@@ -10,7 +10,9 @@ cell of a grid and the `test` half anywhere in it; in Montezuma's Revenge `test`
 
 import hashlib
 import json
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -27,6 +29,7 @@ STEPS = 50  # T of an attempt
 FIRE, RIGHTFIRE, LEFTFIRE = 1, 11, 12
 TOWARDS = {(0, 0): NOOP, (1, 0): RIGHT, (-1, 0): LEFT, (0, 1): DOWN, (0, -1): UP}
 TOWARDS |= {(1, -1): 6, (-1, -1): 7, (1, 1): 8, (-1, 1): 9}
+SEARCHED = "montezuma_revenge"  # the game whose even goals come from a search, which knows how far they are
 FLOORS, CLIMBS = (148, 192, 235), (21, 77, 109, 133)  # Montezuma's first room: heights of floors, x of ladders and rope
 
 DIGESTS = {
@@ -69,8 +72,7 @@ def make_goals(game: str, name: str, half: Half, count: int = COUNT) -> tuple[np
     elif game == "seaquest":
         found = _by_driving(emulator, chance, count, in_the_middle=half == "tune")
     else:
-        both = _by_searching(emulator, np.random.default_rng(GOAL_SEEDS["tune"]), count)
-        found = both[0 if half == "tune" else 1]
+        found = _by_searching(emulator, half, count)
     return np.stack([image for image, _ in found]), np.stack([place for _, place in found])
 
 
@@ -127,13 +129,31 @@ def _by_driving(emulator: Emulator, chance: np.random.Generator, count: int, in_
     return found
 
 
-def _by_searching(emulator: Emulator, chance: np.random.Generator, count: int) -> tuple[list[Goal], list[Goal]]:
-    """Breadth first over all places that T steps from a start can reach, keeping those where the avatar can stay;
-    then `count` of them, each as far as possible from the ones before, and again of those that are left."""
-    emulator.start(chance)
+class Found(NamedTuple):
+    """A place where the avatar can stay, and in how many steps the search came there first."""
+
+    goal: Goal
+    steps: int
+
+
+def _by_searching(emulator: Emulator, half: Half, count: int) -> list[Goal]:
+    """`count` of the places found, each as far as possible from the ones before; `test` are of those that are left."""
+    found = {place: goal for place, (goal, _) in search().items()}
+    first = _spread(found, emulator, count)
+    if half == "tune":
+        return list(first.values())
+    left = {place: goal for place, goal in found.items() if place not in first}
+    return list(_spread(left, emulator, count).values())
+
+
+@cache
+def search() -> dict[Place, Found]:
+    """Breadth first over all places that T steps from a start can reach, keeping those where the avatar can stay."""
+    emulator = Emulator(SEARCHED)
+    emulator.start(np.random.default_rng(GOAL_SEEDS["tune"]))
     lives = emulator.lives
     frontier, seen, resting = [emulator.clone()], set(), {}
-    for _ in range(STEPS):
+    for steps in range(1, STEPS + 1):
         reached = []
         for state in frontier:
             for action in (NOOP, UP, RIGHT, LEFT, DOWN, FIRE, RIGHTFIRE, LEFTFIRE):
@@ -147,11 +167,34 @@ def _by_searching(emulator: Emulator, chance: np.random.Generator, count: int) -
                     continue
                 reached.append(emulator.clone())
                 if place not in resting and _is_perch(*place) and emulator.stays() and emulator.is_controllable(3):
-                    resting[place] = _goal(emulator, look.screen)
+                    resting[place] = Found(_goal(emulator, look.screen), steps)
         frontier = reached
-    first = _spread(resting, emulator, count)
-    left = {place: goal for place, goal in resting.items() if place not in first}
-    return list(first.values()), list(_spread(left, emulator, count).values())
+    return resting
+
+
+def steps_to(places: np.ndarray) -> np.ndarray:
+    """In how few steps the search comes to stay within a tenth of each range of these places: [M, D] → int [M]."""
+    dimensions = AVATARS[SEARCHED].dimensions
+    tenth = 0.1 * np.array([d.high - d.low for d in dimensions])
+    found, steps = np.array(list(search())), np.array([found.steps for found in search().values()])
+    near = (np.abs(found - places[:, None]) <= tenth + 1e-4).all(-1)
+    return np.where(near, steps, STEPS + 1).min(1)
+
+
+def fewest_steps(game: str, goals: np.ndarray) -> np.ndarray:
+    """What ships of `steps_to`, from where attempts begin: [..., D] → [...]; NaN for other places than even goals."""
+    known: dict[Place, int] = {}
+    for half in GOAL_SEEDS:
+        file = SHIPPED / f"{game}_even_{half}"
+        places = json.loads(file.with_suffix(".json").read_text())
+        known |= dict(zip(map(tuple, places), json.loads(steps_file(file).read_text()), strict=True))
+    flat = [known.get(tuple(place), np.nan) for place in np.reshape(goals, (-1, goals.shape[-1])).tolist()]
+    return np.array(flat, np.float64).reshape(goals.shape[:-1])
+
+
+def steps_file(file: Path) -> Path:
+    """Where the fewest steps to a half's goals ship."""
+    return file.with_name(f"{file.name}_steps.json")
 
 
 def _is_perch(x: float, y: float) -> bool:

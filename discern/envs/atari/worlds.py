@@ -15,7 +15,7 @@ import numpy as np
 from discern.config import AtariConfig
 from discern.envs.atari.avatars import ACTION_NAMES, ACTIONS, avatar_of, positions, refuse_unknown_game
 from discern.envs.atari.games import SCREEN, SIDE, Look, look_bytes, looks
-from discern.envs.atari.goals import goal_sets, goals
+from discern.envs.atari.goals import SEARCHED, fewest_steps, goal_sets, goals
 from discern.envs.base import Attempts, EnvSpec, Half, HostStep
 from discern.envs.processes import Process, Processes, shared_memory, shares
 
@@ -105,6 +105,8 @@ class ScoredAtari(Atari):
     def __init__(self, game: str, n: int, config: AtariConfig):
         super().__init__(game, n, config, ENDLESS, start_at_once=False)
         self.goal_sets = goal_sets(game)
+        if game == SEARCHED:
+            self.fewest_steps = self._fewest_steps
 
     def recv(self) -> HostStep:
         step = super().recv()
@@ -113,6 +115,10 @@ class ScoredAtari(Atari):
     def goals(self, name: str, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Images uint8 [M, 84, 84, 3] and measures float32 [M, D] of a half of a goal set of the game."""
         return goals(self._game, name, half, count)
+
+    def _fewest_steps(self, measures: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Those to stay near a goal of `even`, NaN for others; all attempts begin in one place."""
+        return fewest_steps(self._game, np.broadcast_to(wanted, np.broadcast_shapes(wanted.shape, measures.shape)))
 
 
 def atari_spec(game: str) -> EnvSpec:
