@@ -1,5 +1,6 @@
 """What a benchmark's JSON says of itself: what was measured, how, at which commit, when."""
 
+import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ def about(what: str, module: str, commit: str | None, seeds: list[int]) -> dict[
     """Its first entries; the machine is known to whoever measured there. The commit is git's if none is given."""
     return {
         "what": what,
-        "command": f"python -m benchmarks.{module} {' '.join(sys.argv[1:])}".strip(),
+        "command": shlex.join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]]),
         "commit": commit or git_commit(),
         "date": datetime.now(UTC).date().isoformat(),
         "seeds": seeds,

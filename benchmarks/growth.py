@@ -121,6 +121,16 @@ def side_of(base: str) -> int:
     return {"arena": 24, "arena/84": 84}[base]
 
 
+def preset_value(name: str, base: str) -> int | None:
+    """Where on an axis the preset is; it has no pool of decoys."""
+    config: Any = BASES[base]
+    if name in (SIDE, "goals"):
+        return side_of(base) if name == SIDE else len(config.relabel.goals)
+    for part in AXES[name].setting.split("."):
+        config = getattr(config, part)
+    return config
+
+
 def measure(config: Config, side: int, seconds: float, repeats: int) -> dict[str, Any]:
     """In a process of its own: every repeat's rates, and the most memory that was taken."""
     import jax
@@ -239,7 +249,7 @@ def main() -> None:
         sys.exit("--values are those of one --axis")
     made, known = report(wanted, base), {}
     for name in names:
-        row = made["axes"][name] = {"setting": AXES[name].setting, "points": []}
+        row = made["axes"][name] = {"setting": AXES[name].setting, "preset": preset_value(name, base), "points": []}
         for value, config, side in points(name, base, wanted.values, wanted.tiny):
             key = (config, side)
             if key not in known:  # where axes cross
