@@ -1,11 +1,11 @@
-"""The peer's returns, how it is called, and the JSON that sets ours beside it; none of it needs PyTorch."""
+"""The peers: returns, how they are called, and the JSON that sets ours beside them; none of it needs PyTorch."""
 
 import json
 
 import numpy as np
 import pytest
 
-from benchmarks.peers import compare, pqn_lstm
+from benchmarks.peers import compare, opengl_loop, pqn_lstm
 from benchmarks.peers.compare import ARMS, Compare, arm_of, command, in_common, ratios
 from discern.presets import preset
 
@@ -81,3 +81,10 @@ def test_arms_take_turns_and_the_json_is_whole_after_each(monkeypatch, tmp_path)
     assert made["commit"] == "0123456"
     assert {"what", "command", "date", "seeds", "ratios"} <= set(made)
     assert not any(arm["command"].startswith("/") for arm in made["arms"].values())
+
+
+def test_ours_over_opengl():
+    rates = {"opengl, 1 processes": [40.0, 50.0, 60.0], "opengl, 2 processes": [100.0], "ours, acting": [700.0]}
+    found = opengl_loop.summary(rates)
+    assert found["ours, acting, over"] == {"opengl, 1 processes": 14.0, "opengl, 2 processes": 7.0}
+    assert found["steps_per_second"]["opengl, 1 processes"] == {"least": 40.0, "median": 50.0, "most": 60.0}

@@ -127,10 +127,11 @@ def ratios(arms: dict[str, dict[str, Any]]) -> dict[str, float]:
 
 
 def run(words: list[str]) -> dict[str, Any]:
+    """What a Python says on its last line."""
     began = time.monotonic()
     child = subprocess.run([sys.executable, *words], capture_output=True, text=True)
     if child.returncode:
-        sys.exit(f"python {shlex.join(words)}\n{child.stderr[-2000:]}")
+        sys.exit(f"python {shlex.join(words)}: ended with {child.returncode}\n{(child.stdout + child.stderr)[-2000:]}")
     return json.loads(child.stdout.splitlines()[-1]) | {"with_start_seconds": round(time.monotonic() - began, 1)}
 
 
