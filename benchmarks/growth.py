@@ -5,17 +5,19 @@
 
 Each point is a process of its own, so that its peak of memory is its own, and one that runs out of memory is recorded
 as that and harms no other. A file that is there already keeps the axes that are not measured now. On a CPU a second is
-one of a core, whatever else runs there: pin the whole to one core (taskset -c 0). It needs Linux.
+one of a core, whatever else runs there: pin the whole to one core (taskset -c 0).
 """
 
 import ctypes
 import dataclasses
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -146,7 +148,7 @@ def measure(config: Config, side: int, seconds: float, repeats: int) -> dict[str
     began = time.perf_counter()
     parts = Parts(config)
     starting = time.perf_counter() - began
-    forget_peak()
+    forgot = forget_peak()
     clock = time.process_time if jax.default_backend() == "cpu" else time.perf_counter
     rates: dict[str, list[float]] = {name: [] for name in (*RATES, "reference")}
     for repeat in range(repeats):
@@ -158,21 +160,28 @@ def measure(config: Config, side: int, seconds: float, repeats: int) -> dict[str
         "rates": rates,
         "start_seconds": starting,
         "host_peak_mib": host_peak_mib(),
+        "compiling_in_peak": not forgot,
         "card_peak_mib": (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**20 or None,
         "machine": machine(),
     }
 
 
-def forget_peak() -> None:
-    """What compiling took is given back, and no longer counts."""
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")
+def forget_peak() -> bool:
+    """What compiling took is given back and no longer counts, where the system can do that."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+        return True
+    return False
 
 
 def host_peak_mib() -> float:
     """The most memory that this process has had, since it forgot."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # which Linux counts in KiB
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:
@@ -186,6 +195,7 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
         "whole_over_reference": spread(rates["whole"] / rates["reference"]),
         "start_seconds": round(found["start_seconds"], 1),
         "host_peak_mib": round(found["host_peak_mib"]),
+        "compiling_in_host_peak": found["compiling_in_peak"],
         "card_peak_mib": found["card_peak_mib"] and round(found["card_peak_mib"]),
     }
 
@@ -230,8 +240,8 @@ def answer() -> None:
 def report(wanted: Growth, base: str) -> dict[str, Any]:
     what = (
         f"Steps a second of acting and of the whole loop, ms an update, and peaks of memory, of {base} with the "
-        "preset's settings but for one, which an axis changes; each point in a process of its own, peaks without "
-        "compiling. On a CPU a second is one of a core."
+        "preset's settings but for one, which an axis changes; each point in a process of its own. On a CPU a second is "
+        "one of a core."
     )
     before = json.loads(wanted.out.read_text()) if wanted.out.exists() else {"axes": {}}
     made = about(what, "growth", wanted.commit, [BASES[base].seed])

@@ -5,7 +5,20 @@ import json
 import pytest
 
 from benchmarks import growth
-from benchmarks.growth import AXES, BASES, Growth, as_line, points, preset_value, report, side_of, summary, why
+from benchmarks.growth import (
+    AXES,
+    BASES,
+    Growth,
+    as_line,
+    forget_peak,
+    host_peak_mib,
+    points,
+    preset_value,
+    report,
+    side_of,
+    summary,
+    why,
+)
 from discern.config import differences
 
 
@@ -30,7 +43,7 @@ def test_goals_are_as_many_as_asked_for():
 def test_a_point_is_its_repeats_summarised():
     rates = {"acting": [10.0, 30.0, 20.0], "whole": [1.0, 3.0, 2.0], "updates": [100.0, 50.0, 200.0]}
     found = {"rates": rates | {"reference": [50.0, 50.0, 100.0]}, "start_seconds": 3.14, "host_peak_mib": 99.6}
-    point = summary(found | {"card_peak_mib": None})
+    point = summary(found | {"card_peak_mib": None, "compiling_in_peak": False})
     assert point["update_ms"] == {"least": 5.0, "median": 10.0, "most": 20.0}
     assert point["updates_over_reference"] == {"least": 1.0, "median": 2.0, "most": 2.0}
     assert point["whole_steps_per_second"]["median"] == 2.0
@@ -55,7 +68,7 @@ def test_one_point_that_fails_harms_no_other(monkeypatch, tmp_path):
         if config.learner.batch == 128:
             return {"failed": "out of memory: so many"}
         rates = {name: [1.0] for name in ("acting", "updates", "whole", "reference")}
-        peaks = {"host_peak_mib": 1.0, "card_peak_mib": 2.0}
+        peaks = {"host_peak_mib": 1.0, "card_peak_mib": 2.0, "compiling_in_peak": False}
         return {"rates": rates, "start_seconds": 1.0, "machine": {"device": "a card"}, **peaks}
 
     monkeypatch.setattr(growth, "measured_apart", measured)
@@ -75,3 +88,14 @@ def test_one_point_that_fails_harms_no_other(monkeypatch, tmp_path):
 def test_its_json_says_how_and_when(tmp_path):
     made = report(Growth(out=tmp_path / "none.json", note="shared"), "arena")
     assert {"what", "command", "commit", "date", "seeds", "machine", "note", "axes"} <= set(made)
+
+
+def test_a_peak_is_forgotten_and_taken_anew():
+    taken = bytearray(200 * 2**20)
+    taken[::4096] = b"x" * len(taken[::4096])  # so that it is there
+    peak = host_peak_mib()
+    assert peak > 200
+    del taken
+    assert host_peak_mib() > peak - 10  # which the system knows to some pages
+    if forget_peak():  # not every system can
+        assert host_peak_mib() < peak - 100

@@ -1,5 +1,5 @@
-"""Draws growth-cpu.png, and growth-h200.png where it was measured, from results/growth_….json: how costs grow along each
-axis, in multiples of the preset's."""
+"""Draws growth-cpu.png, and growth-h200.png where that was measured, from results/growth_….json: how costs grow along
+each axis, in multiples of the preset's."""
 
 import json
 from pathlib import Path
@@ -39,9 +39,10 @@ def costs(point: dict) -> dict[str, np.ndarray]:
 
 def draw_axis(axes, name: str, axis: dict, base: dict[str, np.ndarray]) -> None:
     found = [point for point in axis["points"] if "failed" not in point]
-    values = [point["value"] for point in found]
+    values, times = [point["value"] for point in found], []
     for line, colour in LINES.items():
         low, middle, high = np.array([costs(point)[line] / base[line][1] for point in found]).T
+        times += [*low, *high]
         axes.errorbar(values, middle, (middle - low, high - middle), color=colour, label=line, marker="o", markersize=3)
     if axis["preset"]:
         axes.plot(values, np.array(values) / axis["preset"], color="#b9c2cf", linestyle=":", label="in proportion")
@@ -50,17 +51,14 @@ def draw_axis(axes, name: str, axis: dict, base: dict[str, np.ndarray]) -> None:
         axes.axvline(point["value"], color="#c22b2b", linestyle="--")
         axes.annotate(point["failed"].partition(":")[0], (point["value"], 1), rotation=90, ha="right", fontsize=7)
     ticks = [point["value"] for point in axis["points"]]
-    axes.set(xscale="log", yscale="log", xlabel=LABELS[name])
+    limits = (min(0.45, 0.9 * min(times)), max(2.2, 1.1 * max(times)))
+    axes.set(xscale="log", yscale="log", xlabel=LABELS[name], ylim=limits)
     axes.set_xticks(ticks, [f"{value:,}" for value in ticks])
     axes.set_xticks([], minor=True)
-    shown = [value for value in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if within(axes.get_ylim(), value)]
+    shown = [value for value in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if limits[0] <= value <= limits[1]]
     axes.set_yticks(shown, [f"{value:g}×" for value in shown])
     axes.set_yticks([], minor=True)
     axes.grid(axis="y", color="#eef1f5")
-
-
-def within(limits: tuple[float, float], value: float) -> bool:
-    return limits[0] <= value <= limits[1]
 
 
 def at_preset(measured: dict) -> dict[str, np.ndarray]:
