@@ -237,17 +237,22 @@ def answer() -> None:
     print(json.dumps(found))
 
 
-def report(wanted: Growth, base: str) -> dict[str, Any]:
+def report(wanted: Growth, base: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """What is known before anything is measured: of a file that is there, the axes that are not measured now."""
     what = (
         f"Steps a second of acting and of the whole loop, ms an update, and peaks of memory, of {base} with the "
-        "preset's settings but for one, which an axis changes; each point in a process of its own. On a CPU a second is "
-        "one of a core."
+        "preset's settings but for one, which an axis changes; each point in a process of its own. On a CPU a second "
+        "is one of a core."
     )
-    before = json.loads(wanted.out.read_text()) if wanted.out.exists() else {"axes": {}}
+    before = json.loads(wanted.out.read_text()) if wanted.out.exists() else {}
+    kept = {name: axis for name, axis in before.get("axes", {}).items() if name not in names}
     made = about(what, "growth", wanted.commit, [BASES[base].seed])
+    if kept:
+        if before["base"] != base:
+            sys.exit(f"{wanted.out} is of {before['base']}, not of {base}: choose another --out")
+        made["command"] = f"{before['command']}; {made['command']}"
     made |= {"note": wanted.note} if wanted.note else {}
-    made |= {"machine": before.get("machine"), "base": base, "repeats": wanted.repeats}
-    return made | {"axes": before["axes"]}
+    return made | {"machine": before.get("machine"), "base": base, "repeats": wanted.repeats, "axes": kept}
 
 
 def main() -> None:
@@ -257,7 +262,7 @@ def main() -> None:
     names = wanted.axis or tuple(AXES)
     if wanted.values and len(names) != 1:
         sys.exit("--values are those of one --axis")
-    made, known = report(wanted, base), {}
+    made, known = report(wanted, base, names), {}
     for name in names:
         row = made["axes"][name] = {"setting": AXES[name].setting, "preset": preset_value(name, base), "points": []}
         for value, config, side in points(name, base, wanted.values, wanted.tiny):

@@ -86,8 +86,15 @@ def test_one_point_that_fails_harms_no_other(monkeypatch, tmp_path):
 
 
 def test_its_json_says_how_and_when(tmp_path):
-    made = report(Growth(out=tmp_path / "none.json", note="shared"), "arena")
+    out = tmp_path / "growth.json"
+    made = report(Growth(out=out, note="shared"), "arena", ("side",))
     assert {"what", "command", "commit", "date", "seeds", "machine", "note", "axes"} <= set(made)
+    out.write_text(json.dumps(made | {"command": "before", "axes": {"side": {}, "lstm": {}}}))
+    again = report(Growth(out=out), "arena", ("side",))
+    assert again["command"].startswith("before; python -m benchmarks.growth")
+    assert list(again["axes"]) == ["lstm"]
+    with pytest.raises(SystemExit, match="is of arena, not of arena/84"):
+        report(Growth(out=out), "arena/84", ("side",))
 
 
 def test_a_peak_is_forgotten_and_taken_anew():
