@@ -9,7 +9,7 @@ it in the same process. Two JSONs are compared by these ratios; it fails if one 
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,7 +44,7 @@ class Speed:
     """How much slower a part may be than there."""
 
 
-def reference_rate(seconds: float) -> float:
+def reference_rate(seconds: float, clock: Callable[[], float] = time.perf_counter) -> float:
     """Calls a second of a computation that no change here touches: products, a nonlinearity, a reduction."""
 
     @jax.jit
@@ -53,11 +53,11 @@ def reference_rate(seconds: float) -> float:
 
     x = jnp.asarray(np.random.default_rng(0).normal(0, 0.05, (384, 384)), jnp.float32)
     reference(x).block_until_ready()
-    began, calls = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
+    began, calls = clock(), 0
+    while clock() - began < seconds:
         reference(x).block_until_ready()
         calls += 1
-    return calls / (time.perf_counter() - began)
+    return calls / (clock() - began)
 
 
 def measure(world: str, seconds: float, repeats: int) -> dict[str, Any]:

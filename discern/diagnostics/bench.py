@@ -20,64 +20,103 @@ from discern.types import UserError
 ROUNDS = 4  # of the whole loop beside host environments, timed alone before, between and after: machines drift
 
 
-def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
-    """Rates of each part, measured for about `seconds` each, one after the other in one process.
+class Parts:
+    """A run that learns already, and how fast each part of it is by itself; `timing` is as `_rate` takes it.
 
     Actors play at random, as the world alone does: how fast a world is depends on what happens in it.
     """
+
+    def __init__(self, config: Config):
+        self.actors = LocalActors(replace(config, {"actor.epsilon_base": 1.0, "actor.ez_greedy": None}))
+        self.loop = Loop(self.actors)
+        self.on_host = isinstance(self.actors.collector, HostCollector)
+        self.state = self.loop.start()
+        while not self.state.learning:
+            self.state, _ = self.loop.turn(self.state)
+
+    def world(self, seconds: float) -> float:
+        """Steps a second of the world alone."""
+        return _world_rate(self.actors, seconds)
+
+    def acting(self, seconds: float, **timing: Any) -> float:
+        """Steps a second without the learner."""
+
+        def act() -> Any:
+            now, collector = self.state, self.actors.collector
+            collecting, memory = collector.turn(now.learner.params, now.collecting, now.memory, jax.random.key(0))
+            self.state = now._replace(collecting=collecting, memory=memory)
+            return memory.replay.head
+
+        return _rate(act, seconds, **timing) * self.actors.collector.steps_per_turn
+
+    def sampling(self, seconds: float, **timing: Any) -> float:
+        """Batches a second, drawn and relabelled."""
+        memory = self.state.memory
+
+        def sample() -> Any:
+            return self.actors.draw(memory, jax.random.key(0))
+
+        return _rate(sample, seconds, **timing) * self.actors.updates_per_call
+
+    def updates(self, seconds: float, **timing: Any) -> float:
+        """Updates a second, each on a batch drawn for it."""
+
+        def learn() -> Any:
+            _, batch = self.actors.draw(self.state.memory, jax.random.key(0))
+            learner, _ = self.loop.update(self.state.learner, batch, jnp.float32(1))
+            self.state = self.state._replace(learner=learner)
+            return learner.updates
+
+        return _rate(learn, seconds, **timing) * self.actors.updates_per_call
+
+    def whole(self, seconds: float, **timing: Any) -> float:
+        """Steps a second of the whole loop."""
+
+        def turn() -> Any:
+            self.state, _ = self.loop.turn(self.state)
+            return self.state.learner.updates
+
+        timing = {"wait_every": 0 if self.on_host else 8} | timing
+        return _rate(turn, seconds, **timing) * self.actors.collector.steps_per_turn
+
+    def parameters(self) -> dict[str, int]:
+        """How many there are in the torso, the core, and what only training needs."""
+        parts = self.state.learner.params.items()
+        return {name: sum(leaf.size for leaf in jax.tree.leaves(part)) for name, part in parts}
+
+    def close(self) -> None:
+        self.loop.close()
+
+
+def bench(config: Config, seconds: float = 2.0) -> dict[str, Any]:
+    """Rates of each part, measured for about `seconds` each, one after the other in one process."""
     if not 0 < seconds < float("inf"):
         raise UserError(f"seconds must be above 0, not {seconds}")
-    actors = LocalActors(replace(config, {"actor.epsilon_base": 1.0, "actor.ez_greedy": None}))
-    loop = Loop(actors)
-    state = loop.start()
-    world = [_world_rate(actors, seconds)]
-    while not state.learning:
-        state, _ = loop.turn(state)
-    owned = [state]
-
-    def act() -> Any:
-        now = owned[0]
-        collecting, memory = actors.collector.turn(now.learner.params, now.collecting, now.memory, jax.random.key(0))
-        owned[0] = now._replace(collecting=collecting, memory=memory)
-        return memory.replay.head
-
-    def learn() -> Any:
-        now = owned[0]
-        _, batch = actors.draw(now.memory, jax.random.key(0))
-        learner, _ = loop.update(now.learner, batch, jnp.float32(1))
-        owned[0] = owned[0]._replace(learner=learner)
-        return learner.updates
-
-    def turn() -> Any:
-        owned[0], _ = loop.turn(owned[0])
-        return owned[0].learner.updates
-
-    memory = owned[0].memory
-    on_host = isinstance(actors.collector, HostCollector)
-    sampling = _rate(lambda: actors.draw(memory, jax.random.key(0)), seconds) * actors.updates_per_call
-    acting = _rate(act, seconds) * actors.collector.steps_per_turn
-    updates = _rate(learn, seconds) * actors.updates_per_call
-    whole = []
-    for _ in range(ROUNDS if on_host else 1):
-        whole.append(_rate(turn, 2 * seconds, wait_every=0 if on_host else 8) * actors.collector.steps_per_turn)
-        if on_host:
-            world.append(_world_rate(actors, seconds))
-    loop.close()
+    parts = Parts(config)
+    world, whole = [parts.world(seconds)], []
+    sampling, acting, updates = parts.sampling(seconds), parts.acting(seconds), parts.updates(seconds)
+    for _ in range(ROUNDS if parts.on_host else 1):
+        whole.append(parts.whole(2 * seconds))
+        if parts.on_host:
+            world.append(parts.world(seconds))
+    parts.close()
     return {
         "env": config.env,
         "environments": config.actor.environments,
         "batch": config.learner.batch,
         "horizon": config.actor.horizon,
         "replay_ratio": config.learner.replay_ratio,
+        "goals_a_trajectory": len(config.relabel.goals),
+        "parameters": parts.parameters(),
         "world_steps_per_second": round(np.mean(world)),
         "acting_steps_per_second": round(acting),
         "sampled_batches_per_second": round(sampling, 1),
         "updates_per_second": round(updates, 1),
-        "trained_steps_per_second": round(updates * loop.trained_per_update),
+        "trained_steps_per_second": round(updates * parts.loop.trained_per_update),
         "whole_steps_per_second": round(np.mean(whole)),
         "whole_over_world": round(float(np.mean(whole) / np.mean(world)), 4),
         "rounds": {"world": np.round(world).tolist(), "whole": np.round(whole).tolist()},
-        "parameter_lag": actors.parameter_lag(),
+        "parameter_lag": parts.actors.parameter_lag(),
         "machine": machine(),
     }
 
@@ -121,15 +160,21 @@ def _host_world_rate(collector: HostCollector, seconds: float) -> float:
     return rate
 
 
-def _rate(call: Callable[[], Any], seconds: float, wait_every: int = 8) -> float:
-    """Calls a second, compiling left out; what was called is waited for now and then, and at the end."""
-    jax.block_until_ready(call())
-    jax.block_until_ready(call())
-    began, calls, result = time.perf_counter(), 0, None
-    while time.perf_counter() - began < seconds:
+def _rate(
+    call: Callable[[], Any],
+    seconds: float,
+    wait_every: int = 8,
+    warm_up: int = 2,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Calls a second, those that compile left out; what was called is waited for now and then, and at the end."""
+    for _ in range(warm_up):
+        jax.block_until_ready(call())
+    began, calls, result = clock(), 0, None
+    while clock() - began < seconds:
         result = call()
         calls += 1
         if wait_every and calls % wait_every == 0:
             jax.block_until_ready(result)
     jax.block_until_ready(result)
-    return calls / (time.perf_counter() - began)
+    return calls / (clock() - began)
