@@ -193,7 +193,8 @@ def test_a_world_that_nothing_is_scored_in_trains_and_ends_with_a_figure(tmp_pat
     said = capsys.readouterr().out
     assert "score it with --gym.score x:0:14" in said and "y:0:14" in said
     assert "told_apart_pixels" in said
-    assert "has no success rate" in said and "told apart from 5 others" in said and "chance 16.7%" in said
+    assert "has no success rate" in said and "told apart from 5 other goals" in said and "chance 16.7%" in said
+    assert "of 6 attempts" in said and "nothing was learned" not in said
     rows = [row for row in RunFolder(run).metrics() if "told_apart" in row]
     assert len(rows) >= 3 and "success" not in rows[-1]
     names = ("told_apart", "told_apart_pixels", "told_apart_random", "told_apart_ceiling")
