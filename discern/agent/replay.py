@@ -55,7 +55,7 @@ def refuse_if_too_large(capacity: int, environments: int, horizon: int, image_sh
     free = None if of_device else available_memory_bytes()  # others use main memory too
     there = of_device or free or memory_bytes()
     if there and wanted > 0.8 * there:
-        fits = int(capacity * 0.8 * there / wanted)
+        fits = int(capacity * 0.8 * there / wanted) // 8 * 8  # whole groups of the presets' twins
         raise UserError(
             f"a replay of {capacity:,} trajectories takes {wanted / 2**30:.1f} GiB and {device.platform} has "
             f"{there / 2**30:.1f}{' free' if free else ''}: set --replay-capacity to {fits} or less"
