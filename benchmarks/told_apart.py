@@ -26,6 +26,7 @@ from discern.presets import preset
 from discern.storage.run_folder import RunFolder
 
 KEPT = ("told_apart_random", "told_apart_ceiling", "random")
+FEWEST = 8  # evaluations that are worth a rank correlation
 MEASURES = {"": "told_apart", "_pixels": "told_apart_pixels", "_steps": "steps"}
 Points = list[dict[str, float]]
 
@@ -48,6 +49,8 @@ def over_evaluations(points: Points, attempts: int) -> dict[str, Any]:
 
     That of the steps is what anything gets that only grows as the run goes on.
     """
+    if len(points) < FEWEST:
+        return {"attempts": attempts}
     success = column(points, "success")
     found: dict[str, Any] = {"attempts": attempts, "luck": luck(success, attempts)}
     for name, measure in MEASURES.items():
@@ -164,8 +167,9 @@ def main(arguments: Arguments) -> None:
     }
     arguments.json.write_text(json.dumps(report, indent=1) + "\n")
     for one in entries:
-        found = [one[f"rank_correlation{name}"] for name in (*MEASURES, "_of_changes", "_of_changes_pixels")]
-        print(one["name"], *("–" if value is None else f"{value:.2f}" for value in found), one["luck"], one.get("test"))
+        found = [one.get(f"rank_correlation{name}") for name in (*MEASURES, "_of_changes", "_of_changes_pixels")]
+        shown = ["–" if value is None else f"{value:.2f}" for value in found]
+        print(one["name"], *shown, one.get("luck"), one.get("test"))
 
 
 if __name__ == "__main__":
