@@ -84,6 +84,16 @@ def test_a_terminal_sees_the_curve_and_the_numbers():
     assert "waiting for" not in seen(view)
 
 
+def test_where_there_is_no_success_rate_a_terminal_sees_goals_told_apart():
+    unscored = {name: value for name, value in ROW.items() if name not in ("success", "random")}
+    view = View(terminal())
+    for steps, share in ((1_000, 0.05), (320_000, 0.25)):
+        view.show(unscored | {"steps": steps, "told_apart": share, "told_apart_random": 0.03})
+    text = seen(view)
+    assert "25.0%, 3.0% by random play" in text and "goals told apart, to 640,000 steps" in text
+    assert len(view.curve) == 2 and "goals reached" not in text
+
+
 def test_a_low_terminal_has_no_chart():
     view = View(Console(file=io.StringIO(), force_terminal=True, width=100, height=12))
     view.show(ROW)
@@ -91,12 +101,11 @@ def test_a_low_terminal_has_no_chart():
 
 
 def test_a_terminal_is_told_what_to_do_next(tmp_path):
-    for scored in (True, False):
-        view = View(terminal())
-        view.next_steps(tmp_path / "run", scored)
-        text = "".join(printed(view.console).split("\x1b[1m")).replace("\x1b[0m", "")
-        assert f"discern studio {tmp_path}/run  #" in text and f"discern record {tmp_path}/run --out" in text
-        assert (f"discern evaluate {tmp_path}/run" in text) == scored
+    view = View(terminal())
+    view.next_steps(tmp_path / "run")
+    text = "".join(printed(view.console).split("\x1b[1m")).replace("\x1b[0m", "")
+    assert f"discern studio {tmp_path}/run  #" in text and f"discern record {tmp_path}/run --out" in text
+    assert f"discern evaluate {tmp_path}/run" in text
 
 
 @pytest.mark.parametrize("kind", ["pipe", "no colour", "dumb", "ascii"])
@@ -115,7 +124,7 @@ def test_elsewhere_lines_are_plain(monkeypatch, tmp_path, kind):
     with View(console) as view:
         assert not view.is_live
         view.show(ROW)
-        view.next_steps(tmp_path, True)
+        view.next_steps(tmp_path)
     if kind == "ascii":
         file.seek(0)
         assert file.read() == PLAIN

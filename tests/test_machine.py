@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from discern.agent import replay
 from discern.agent.replay import refuse_if_too_large
 from discern.envs import make_env
 from discern.envs.processes import Process, Processes, shared_memory, shares
@@ -52,12 +53,16 @@ def test_cores_are_counted(elsewhere, monkeypatch):
 
 
 def test_a_replay_is_refused_where_memory_is_known(elsewhere, monkeypatch):
+    monkeypatch.setattr(replay, "available_memory_bytes", lambda: None)
     assert memory_bytes() is None
     refuse_if_too_large(10**9, 2, 50, (84, 84, 3))
     monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**18}.__getitem__, raising=False)
     assert memory_bytes() == 2**30
     with pytest.raises(UserError, match=r"GiB and cpu has 1\.0: set --replay-capacity to"):
         refuse_if_too_large(10**9, 2, 50, (84, 84, 3))
+    monkeypatch.setattr(replay, "available_memory_bytes", lambda: 2**29)
+    with pytest.raises(UserError, match=r"takes 0\.6 GiB and cpu has 0\.5 free: set --replay-capacity to \d+ or less"):
+        refuse_if_too_large(550, 2, 50, (84, 84, 3))
 
     def unknown(name: str) -> int:
         raise ValueError("unrecognized configuration name")

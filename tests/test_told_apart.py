@@ -1,6 +1,7 @@
 """Goals told apart: by hand, at chance, by an oracle, in a world that nothing is scored in; and how far to trust it."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import jax
@@ -9,7 +10,9 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
+from benchmarks.told_apart import luck, over_agents, recorded
 from discern import cli
+from discern.agent.learner import Learner
 from discern.config import replace
 from discern.envs import Hosted, make_scored_env
 from discern.envs.base import Attempts, Dimension
@@ -37,11 +40,13 @@ from discern.evaluation.told_apart import (
 from discern.presets import preset
 from discern.storage.run_folder import RunFolder
 from discern.training.loop import train
+from discern.training.scoring import Scoring
 from discern.types import UserError
 from tests.conftest import TINY
 from tests.counting import Counting
 
 STAND_IN = str(Path(__file__).parent / "stand_in")
+RESULTS = Path(__file__).parent.parent / "results"
 NOISE = np.random.default_rng(0).integers(0, 256, (100, 8, 8, 3), dtype=np.uint8)
 
 
@@ -193,7 +198,8 @@ def test_a_world_that_nothing_is_scored_in_trains_and_ends_with_a_figure(tmp_pat
     said = capsys.readouterr().out
     assert "score it with --gym.score x:0:14" in said and "y:0:14" in said
     assert "told_apart_pixels" in said
-    assert "has no success rate" in said and "told apart from 5 others" in said and "chance 16.7%" in said
+    assert "has no success rate" in said and "told apart from 5 other goals" in said and "chance 16.7%" in said
+    assert "of 6 attempts" in said and "nothing was learned" not in said
     rows = [row for row in RunFolder(run).metrics() if "told_apart" in row]
     assert len(rows) >= 3 and "success" not in rows[-1]
     names = ("told_apart", "told_apart_pixels", "told_apart_random", "told_apart_ceiling")
@@ -211,6 +217,18 @@ def test_a_world_that_nothing_is_scored_in_trains_and_ends_with_a_figure(tmp_pat
         assert report[name] == pytest.approx(rows[-1][name])
     with pytest.raises(UserError, match="has no success rate, because none of its quantities is named"):
         evaluate(run, budgets=(2,))
+
+
+def test_what_is_waited_for_is_named(tiny):
+    named = []
+
+    def phases(name: str) -> nullcontext:
+        named.append(name)
+        return nullcontext()
+
+    learner = Learner(tiny, make_scored_env(tiny.env).spec)
+    Scoring(replace(tiny, {"evaluate_every": 100}), learner, phases).close()
+    assert named == ["making the fixed goals", "learning to tell goals apart", "scoring the random policy"]
 
 
 @pytest.mark.parametrize(
@@ -246,3 +264,32 @@ def test_compare_says_how_far_the_measure_follows_success(tiny, tmp_path):
     (row,) = compare([folder.path])
     assert (row["rank_correlation"], row["rank_correlation_pixels"]) == (pytest.approx(0.8), pytest.approx(-1.0))
     assert "0.80" in as_table([row])
+
+
+def test_recorded_curves_are_their_sources():
+    """Every run with a source is what the benchmark makes of that file."""
+    entries = json.loads((RESULTS / "told_apart_cpu.json").read_text())["runs"]
+    sources = {run["source"] for run in entries if "source" in run}
+    assert sources
+    made = [run for source in sorted(sources) for run in recorded(RESULTS / source, 100)]
+    assert {run["name"]: run for run in entries if "source" in run} == {run["name"]: run for run in made}
+
+
+def test_luck_by_hand():
+    """Four attempts at each of three evaluations: binomial variances of 1/16, 3/64 and 0."""
+    found = luck([0.5, 0.25, 1.0], 4)
+    assert found["levels"] == pytest.approx((1 / 16 + 3 / 64) / 3 / np.var([0.5, 0.25, 1.0], ddof=1), abs=1e-3)
+    assert found["changes"] == pytest.approx((7 / 64 + 3 / 64) / 2 / np.var([-0.25, 0.75], ddof=1), abs=1e-3)
+    assert luck([0.0, 0.0, 0.0], 4) == {"levels": None, "changes": None}
+
+
+def test_agents_of_one_world_are_ranked():
+    def agent(name: str, world: str, success: float, embedded: float, pixels: float) -> dict:
+        test = {"success": success, "told_apart": embedded, "told_apart_pixels": pixels}
+        return {"name": name, "world": world, "test": test}
+
+    three = [agent("a", "arena", 0.1, 0.2, 0.3), agent("b", "arena", 0.5, 0.3, 0.2), agent("c", "arena", 0.9, 0.9, 0.1)]
+    found = over_agents([*three, agent("d", "arena/16", 1, 1, 1), {"name": "e", "world": "arena"}])
+    assert set(found) == {"arena"} and set(found["arena"]["test"]) == {"a", "b", "c"}
+    assert found["arena"]["rank_correlation"] == pytest.approx(1.0)
+    assert found["arena"]["rank_correlation_pixels"] == pytest.approx(-1.0)

@@ -66,6 +66,13 @@ def test_a_run_leaves_what_it_should(tmp_path, tiny):
     assert len(list((run / "checkpoints").iterdir())) >= 1
 
 
+def test_a_budget_that_ends_before_the_first_update_is_said(tmp_path, tiny, capsys):
+    train(replace(tiny, {"steps": 1}), tmp_path / "run", Console(width=500))
+    said = capsys.readouterr().out
+    assert "nothing was learned, the budget was spent before the first update" in said
+    assert f"discern train --resume {tmp_path / 'run'} with --minutes or --steps" in said
+
+
 def test_the_replay_ratio_is_kept(tiny):
     loop = Loop(LocalActors(replace(tiny, {"learner.replay_ratio": 1.7})))
     state = loop.start()

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Int, Int32
 
 from discern.agent.goal_buffer import GoalBuffer, Proposals
-from discern.machine import memory_bytes
+from discern.machine import available_memory_bytes, memory_bytes
 from discern.types import Array, PRNGKey, Trajectories, UserError
 
 
@@ -51,12 +51,14 @@ def refuse_if_too_large(capacity: int, environments: int, horizon: int, image_sh
     """A clear refusal before the device runs out of memory."""
     wanted = replay_bytes(capacity, environments, horizon, image_shape)
     device = jax.devices()[0]
-    there = (device.memory_stats() or {}).get("bytes_limit") or memory_bytes()
+    of_device = (device.memory_stats() or {}).get("bytes_limit")
+    free = None if of_device else available_memory_bytes()  # others use main memory too
+    there = of_device or free or memory_bytes()
     if there and wanted > 0.8 * there:
-        fits = int(capacity * 0.8 * there / wanted)
+        fits = int(capacity * 0.8 * there / wanted) // 8 * 8  # whole groups of the presets' twins
         raise UserError(
             f"a replay of {capacity:,} trajectories takes {wanted / 2**30:.1f} GiB and {device.platform} has "
-            f"{there / 2**30:.1f}: set --replay-capacity to {fits:,} or less"
+            f"{there / 2**30:.1f}{' free' if free else ''}: set --replay-capacity to {fits} or less"
         )
 
 

@@ -81,12 +81,13 @@ def row(agent: Shares | None, random: Shares | None, ceiling: Shares | None) -> 
     return {"told_apart": agent.embedded, "told_apart_pixels": agent.pixels} | known
 
 
-def sentence(agent: Shares, random: Shares | None, ceiling: Shares | None, goals: int) -> str:
-    """The same to read, with the chance that goes with so many goals."""
+def sentence(agent: Shares, random: Shares | None, ceiling: Shares | None, goals: int, attempts: int) -> str:
+    """The same to read, with the chance that goes with so many goals, and of how many attempts it is."""
     beside = {"random policy": random and random.embedded, "at best": ceiling and ceiling.embedded}
     shown = {name: share for name, share in beside.items() if share is not None} | {"chance": chance(goals)}
-    among = f"told apart from {min(OTHERS, goals - 1)} others {agent.embedded:.1%}, by pixels {agent.pixels:.1%}"
-    return f"{among} ({', '.join(f'{name} {share:.1%}' for name, share in shown.items())})"
+    among = f"told apart from {min(OTHERS, goals - 1)} other goals {agent.embedded:.1%} of {attempts} attempts"
+    compared = ", ".join(f"{name} {share:.1%}" for name, share in shown.items())
+    return f"{among}, by pixels {agent.pixels:.1%} ({compared})"
 
 
 class ToldApart:

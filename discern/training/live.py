@@ -30,12 +30,17 @@ SHOWN = {
     "random": "{:.1%}",
     "told_apart": "{:.1%}",
     "told_apart_pixels": "{:.1%}",
+    "told_apart_random": "{:.1%}",
     "seconds": "{:,.0f}",
     "seconds_left": "{:,.0f}",
 }
 ROWS = {  # of the picture: what is said of which numbers, where they are known
     "goals reached": (("success", ""), ("random", " by random play"), ("at_some_step", " at some step")),
-    "goals told apart": (("told_apart", ""), ("told_apart_pixels", " in pixels")),
+    "goals told apart": (
+        ("told_apart", ""),
+        ("told_apart_random", " by random play"),
+        ("told_apart_pixels", " in pixels"),
+    ),
     "teacher": (("teacher_accuracy", " of goals told from decoys"), ("teacher_loss", " loss")),
     "steps": (("steps", ""), ("steps_per_second", " a second"), ("dropped", " trajectories dropped")),
     "updates": (("updates", ""), ("updates_per_second", " a second"), ("replay_ratio", " replay ratio")),
@@ -97,19 +102,19 @@ class View:
         self._said.set()
         self.latest.update(numbers)
         self._shown_at = time.monotonic()
-        if "success" in numbers:
-            self.curve.append((numbers["steps"], numbers["success"]))
+        if (share := numbers.get("success", numbers.get("told_apart"))) is not None:
+            self.curve.append((numbers["steps"], share))
         if not self.is_live:
             shown = {name: form.format(self.latest[name]) for name, form in SHOWN.items() if name in self.latest}
             line = "  ".join(f"{name} {value}" for name, value in shown.items())
             self.console.print(line, soft_wrap=True, highlight=False)
 
-    def next_steps(self, run: Path, is_scored: bool) -> None:
+    def next_steps(self, run: Path) -> None:
         """What to do with a finished run, said to whoever sits at a terminal."""
         if not self.is_live:
             return
         commands = {f"studio {run}": "watch it reach goals", f"record {run} --out {run}.gif": "film it"}
-        commands |= {f"evaluate {run}": "score it, 20 attempts at each goal"} if is_scored else {}
+        commands |= {f"evaluate {run}": "score it, 20 attempts at each goal"}
         for command, what in commands.items():
             self.console.print(Text.assemble("  discern ", (command, "bold"), f"  # {what}"), soft_wrap=True)
 
@@ -125,7 +130,10 @@ class View:
         parts: list[RenderableType] = []
         if len(self.curve) and self.console.height >= CHART[1] + len(ROWS) + 6 and self.console.width >= CHART[0] + 8:
             total = max(self.latest["steps"] / max(self.latest.get("budget_spent", 1.0), 1e-9), 1.0)
-            parts.append(chart([(steps / total, success) for steps, success in self.curve], f"{total:,.0f} steps"))
+            what = "goals reached" if "success" in self.latest else "goals told apart"
+            parts.append(
+                chart([(steps / total, share) for steps, share in self.curve], f"{what}, to {total:,.0f} steps")
+            )
         table = Table.grid(padding=(0, 2))
         for name, entries in ROWS.items():
             known = [f"{SHOWN[key].format(self.latest[key])}{what}" for key, what in entries if key in self.latest]
@@ -149,12 +157,12 @@ def clock(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
 
 
-def chart(curve: Sequence[tuple[float, float]], end: str) -> Text:
-    """Success (x, y), both in [0, 1], over a budget that ends at `end`, with its axes."""
+def chart(curve: Sequence[tuple[float, float]], title: str) -> Text:
+    """Shares (x, y), both in [0, 1], over a budget, with its axes and a title below."""
     lines = braille(curve, *CHART)
     sides = ["100 %", *[""] * (len(lines) - 2), "0 %"]
     body = [part for side, line in zip(sides, lines, strict=True) for part in (f"{side:>5} ┤", (line, "green"), "\n")]
-    return Text.assemble(*body, " " * 7, f"goals reached, to {end}".rjust(CHART[0]))
+    return Text.assemble(*body, " " * 7, title.rjust(CHART[0]))
 
 
 def braille(curve: Sequence[tuple[float, float]], width: int, height: int) -> list[str]:

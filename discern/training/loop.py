@@ -109,8 +109,7 @@ def scoring_beside(loop: Loop) -> Iterator[Future[Scoring]]:
     """Who scores the run's agents, made by a thread of its own while the loop starts."""
 
     def make() -> Scoring:
-        with loop.phases("scoring the random policy"):
-            return Scoring(loop.config, loop.learner)
+        return Scoring(loop.config, loop.learner, loop.phases)
 
     with ThreadPoolExecutor(1, "scoring") as thread:
         scoring = thread.submit(make)

@@ -1,5 +1,8 @@
 """The fixed goals of a run, and who scores its agents on them."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
 import jax
 import jax.numpy as jnp
 
@@ -18,16 +21,21 @@ class Scoring:
     Goals are told apart too, unless nothing but the end is evaluated.
     """
 
-    def __init__(self, config: Config, learner: Learner):
+    def __init__(
+        self, config: Config, learner: Learner, phases: Callable[[str], AbstractContextManager[object]] = nullcontext
+    ):
         self.config, self.learner = config, learner
-        self.env = make_scored_env(config.env, config.evaluation_goals, config)
-        self.goals = goal_set(self.env, "tune", config.evaluation_goals)
+        with phases("making the fixed goals"):
+            self.env = make_scored_env(config.env, config.evaluation_goals, config)
+            self.goals = goal_set(self.env, "tune", config.evaluation_goals)
         self.hint: str | None = self.env.score_hint() if hasattr(self.env, "score_hint") else None
-        self.apart_by = told_apart_in(config) if config.evaluate_every else None
+        with phases("learning to tell goals apart"):
+            self.apart_by = told_apart_in(config) if config.evaluate_every else None
         self.evaluate = evaluator(learner.imitator, self.env, self.apart_by)
         self.final_trials = max(config.evaluation_trials, 1 if is_host(self.env) else 5)
         has_figure = self.env.spec.dimensions or self.apart_by is not None
-        self.random = self._random() if has_figure else None
+        with phases("scoring the random policy"):
+            self.random = self._random() if has_figure else None
         self.random_success = (self.random and self.random.success) or 0.0
         self.ceiling = self._ceiling(self.goals)
 

@@ -12,8 +12,9 @@ import jax
 
 from discern.evaluation.achievement import Score
 from discern.evaluation.final import save_final, save_strip
+from discern.evaluation.goal_sets import GoalSet
 from discern.evaluation.probe import sight_in_trajectories, trajectory_probe
-from discern.evaluation.told_apart import sentence
+from discern.evaluation.told_apart import Shares, sentence
 from discern.storage.run_folder import RunFolder
 from discern.storage.state import TrainState, budget_spent, diverged, save_state
 from discern.training.live import View
@@ -103,17 +104,31 @@ class Session:
         draw_goals(goals, score, self.folder.path / "goals.png")
         if self.scoring.final_trials > 1:
             draw_averages(goals, score.average_images, self.folder.path / "averages.png")
+        self.view.console.print(
+            f"{self.outcome(goals, score, random, ceiling)}; see {self.folder.path}/goals.png", soft_wrap=True
+        )
+        if not int(self.state.learner.updates):
+            self.view.console.print(
+                f"nothing was learned, the budget was spent before the first update: go on with a larger one, "
+                f"discern train --resume {self.folder.path} with --minutes or --steps",
+                soft_wrap=True,
+            )
+        self.view.next_steps(self.folder.path)
+        return self.folder.path
+
+    def outcome(self, goals: GoalSet, score: Score, random: Score, ceiling: Shares | None) -> str:
+        """What the run achieved on goals not seen before, beside what chance would."""
+        count = len(goals.images)
         reached = f"{self.config.env} has no success rate, because {self.scoring.env.spec.unscored}"
         if score.success is not None:
             reached = (
-                f"{score.success:.1%} of {len(goals.images)} held-out goals ({goals.name}) reached "
+                f"{score.success:.1%} of {count} held-out goals ({goals.name}) reached "
                 f"(random policy {random.success:.1%})"
             )
-        if score.told_apart is not None:
-            reached += f"; {sentence(score.told_apart, random.told_apart, ceiling, len(goals.images))}"
-        self.view.console.print(f"{reached}; see {self.folder.path}/goals.png", soft_wrap=True)
-        self.view.next_steps(self.folder.path, score.success is not None)
-        return self.folder.path
+        if score.told_apart is None:
+            return reached
+        attempts = count * self.scoring.final_trials
+        return f"{reached}; {sentence(score.told_apart, random.told_apart, ceiling, count, attempts)}"
 
     def run(self, metrics: Metrics, stop: Stop) -> None:
         """Turn after turn; a checkpoint at the end, and no older than `checkpoint_seconds` before it."""
