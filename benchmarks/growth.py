@@ -33,7 +33,6 @@ from discern.config import Config, from_json, replace, to_json
 from discern.presets import preset
 from discern.types import UserError
 
-KINDS = ("draw", "random", "hindsight", "other")
 BASES: dict[str, Config] = {  # the presets, but that the replay of the large one holds as many as the most environments
     "arena": preset("arena"),
     "arena/84": replace(preset("arena/84"), {"replay_capacity": 16_384}),
@@ -48,7 +47,8 @@ RATES = ("acting", "updates", "whole")
 class Axis:
     setting: str
     """What is changed, as a label."""
-    changes: Callable[[int], dict[str, Any]]
+    changes: Callable[[int, Config], dict[str, Any]]
+    """Of a base, to come to a value."""
     values: dict[str, tuple[int, ...]]
     """To measure, for each base."""
 
@@ -58,7 +58,7 @@ def room_for(decoys: int) -> dict[str, Any]:
 
 
 def axis(setting: str, small: tuple[int, ...], large: tuple[int, ...]) -> Axis:
-    return Axis(setting, lambda value: {setting: value}, {"arena": small, "arena/84": large})
+    return Axis(setting, lambda value, _: {setting: value}, {"arena": small, "arena/84": large})
 
 
 AXES: dict[str, Axis] = {
@@ -68,17 +68,17 @@ AXES: dict[str, Axis] = {
     "horizon": axis("actor.horizon", (10, 20, 40, 80), (10, 30, 60, 100, 200)),
     "goals": Axis(
         "relabel.goals",
-        lambda count: {"relabel.goals": tuple(islice(cycle(KINDS), count))},
-        {"arena": (1, 2, 4, 8), "arena/84": (1, 2, 4, 8)},
+        lambda count, base: {"relabel.goals": tuple(islice(cycle(base.relabel.goals), count))},
+        {"arena": (1, 2, 3, 4, 8), "arena/84": (1, 2, 4, 8)},
     ),
     "decoys": Axis(
         "reward.decoys",
-        lambda count: {"reward.decoys": count} | room_for(count),
+        lambda count, _: {"reward.decoys": count} | room_for(count),
         {"arena": (4, 16, 64, 256), "arena/84": (4, 64, 512, 4096)},
     ),
     "pool": Axis(
         "reward.decoy_pool",
-        lambda count: {"reward.decoy_pool": count} | room_for(count),
+        lambda count, _: {"reward.decoy_pool": count} | room_for(count),
         {"arena": (4, 16, 64, 256), "arena/84": (4, 64, 512, 4096)},
     ),
     "batch": axis("learner.batch", (16, 32, 64, 128), (16, 64, 256, 1024)),
@@ -113,7 +113,7 @@ def points(name: str, base: str, values: tuple[int, ...], tiny: bool) -> list[tu
     values = values or (chosen.values[base][:2] if tiny else chosen.values[base])
     found = []
     for value in values:
-        changes = chosen.changes(value)
+        changes = chosen.changes(value, BASES[base])
         own_side = changes.pop(SIDE, side)
         found.append((value, replace(BASES[base], changes), own_side))
     return found

@@ -19,9 +19,9 @@ def test_both_configurations_fit_every_world():
     for env in ("arena", "arena/84", "watermaze"):
         for name in ("fast", "paper"):
             assert preset(env, name).env == env
-    assert preset("arena", "fast").relabel.goals == ("draw", "random", "hindsight", "other")
     paper, fast = preset("arena", "paper"), preset("arena", "fast")
     assert (paper.relabel.goals, paper.learner, paper.network.layer_norm) == (("draw",), Config().learner, False)
+    assert "hindsight" in fast.relabel.goals
     assert (paper.actor, paper.network.lstm) == (fast.actor, fast.network.lstm)  # the world's size is the same
 
 
@@ -40,7 +40,7 @@ def test_unknown_fields_are_named():
 def test_differences_name_the_field_and_both_values():
     ours = preset("arena")
     assert differences(ours, ours) == []
-    assert differences(ours, replace(ours, {"learner.batch": 5})) == ["learner.batch: 64 ≠ 5"]
+    assert differences(ours, replace(ours, {"learner.batch": 5})) == [f"learner.batch: {ours.learner.batch} ≠ 5"]
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,10 @@ def test_an_axis_changes_its_setting_alone(axis, base):
 
 
 def test_goals_are_as_many_as_asked_for():
-    assert [len(config.relabel.goals) for _, config, _ in points("goals", "arena", (1, 3, 8), False)] == [1, 3, 8]
-    assert points("goals", "arena", (4,), False)[0][1].relabel.goals == BASES["arena"].relabel.goals
+    preset = BASES["arena"].relabel.goals
+    counts = (1, len(preset), 2 * len(preset))
+    found = points("goals", "arena", counts, False)
+    assert [config.relabel.goals for _, config, _ in found] == [preset[:1], preset, 2 * preset]
 
 
 def test_a_point_is_its_repeats_summarised():
@@ -81,7 +83,9 @@ def test_one_point_that_fails_harms_no_other(monkeypatch, tmp_path):
     assert list(made["axes"]) == ["lstm", "batch", "goals"]
     assert [point["value"] for point in made["axes"]["batch"]["points"]] == [16, 32, 64, 128]
     assert made["axes"]["batch"]["points"][-1] == {"value": 128, "failed": "out of memory: so many"}
-    assert asked == [64, 16, 32, 64, 128, 64, 64, 64]  # four numbers of goals, of which one is the preset's
+    batch, counts = BASES["arena"].learner.batch, len(AXES["goals"].values["arena"])
+    of_goals = [batch] * (counts - 1)  # one of them is the preset, which the axis of batches has asked for
+    assert asked == [batch, 16, 32, 64, 128, *of_goals]
     assert (made["commit"], made["machine"]) == ("0123456", {"device": "a card"})
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import jax
@@ -24,7 +24,7 @@ from discern.storage.run_folder import RunFolder, new_folder
 from discern.storage.state import restore_state
 from discern.training.actors import LocalActors
 from discern.training.loop import Loop, resume, train
-from discern.types import LostError, UserError
+from discern.types import LostError, StoppedError, UserError
 
 QUIET = Console(quiet=True)
 BACKGROUND = [sys.executable, "-c", "from discern.cli import main; main()", "train"]
@@ -118,12 +118,35 @@ def test_updates_are_spread_over_a_turn_of_the_host(tiny):
     assert len(asked) == updates
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, tiny):
-    config = replace(tiny, {"save_replay": True, "goal_buffer.p_replace": 0.05, "learner.target_interval": 7})
+@pytest.fixture
+def stopping(monkeypatch):
+    """Runs that someone asks to stop once they have taken so many steps."""
+
+    @contextmanager
+    def after(steps: int):
+        def turn(loop, state, turn=Loop.turn):
+            state, metrics = turn(loop, state)
+            if state.steps >= steps:
+                signal.raise_signal(signal.SIGTERM)
+            return state, metrics
+
+        with monkeypatch.context() as patched, pytest.raises(StoppedError):
+            patched.setattr(Loop, "turn", turn)
+            yield
+
+    return after
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, tiny, stopping):
+    """Stopped before its learning rate falls and while it does, and given its budget only then."""
+    changes = {"save_replay": True, "goal_buffer.p_replace": 0.05, "learner.target_interval": 7, "learner.anneal": 0.5}
+    config, parts = replace(tiny, changes), tmp_path / "parts"
     whole = train(config, tmp_path / "whole", QUIET)
-    parts = train(replace(config, {"steps": 700}), tmp_path / "parts", QUIET)
-    resume(parts, steps=1300, console=QUIET)
-    resume(parts, steps=config.steps, console=QUIET)
+    with stopping(700):
+        train(replace(config, {"steps": 2 * config.steps}), parts, QUIET)
+    with stopping(1300):
+        resume(parts, steps=config.steps, console=QUIET)
+    resume(parts, console=QUIET)
     ours, theirs = arrays_of(whole), arrays_of(parts)
     assert ours.keys() == theirs.keys()
     for name, array in ours.items():
