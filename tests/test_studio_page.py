@@ -28,7 +28,8 @@ from tests.test_studio import bad_uploads, ends_agent
 ROOT = Path(__file__).parent.parent
 SCREENSHOTS = ROOT / "screenshots"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-LONG = 60_000  # milliseconds; a busy machine compiles slowly
+LONG = 60_000  # milliseconds to wait for anything; a busy machine compiles slowly
+expect.set_options(timeout=LONG)
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +74,10 @@ def visitor(browser, studio):
 
     def visit(width: int = 1440, height: int = 1000) -> Page:
         contexts.append(browser.new_context(viewport={"width": width, "height": height}))
+        contexts[-1].set_default_timeout(LONG)
         page = contexts[-1].new_page()
         page.goto(studio[0])
-        page.wait_for_selector(".stage", timeout=LONG)
+        page.wait_for_selector(".stage")
         return page
 
     yield visit
@@ -94,7 +96,7 @@ def choose(page: Page, index: int) -> None:
 
 
 def wait_for_step(page: Page, least: int) -> None:
-    page.wait_for_function(f"document.querySelector('.stage')?.dataset.step >= {least}", timeout=LONG)
+    page.wait_for_function(f"document.querySelector('.stage')?.dataset.step >= {least}")
 
 
 def watch(page: Page, last: int) -> list[tuple[int, str, int]]:
@@ -133,7 +135,7 @@ def test_an_agent_trained_with_ends_is_given_a_number_of_steps(visitor):
     expect(number).to_have_count(0)
     page.locator("#agent input").click()
     page.get_by_role("option", name="runs/ends").click()
-    expect(number).to_have_value("20", timeout=LONG)
+    expect(number).to_have_value("20")
     number.fill("6")
     number.press("Enter")
     page.locator("#start").click()
@@ -147,7 +149,7 @@ def test_an_agent_trained_with_ends_is_given_a_number_of_steps(visitor):
 def test_averages_and_the_map(visitor):
     page = visitor()
     page.locator("#average").click()
-    page.wait_for_selector(".strip[data-attempts='10']", timeout=LONG)
+    page.wait_for_selector(".strip[data-attempts='10']")
     expect(page.locator(".strip figure")).to_have_count(8)
     page.get_by_role("tab", name="Map").click()
     point = page.locator("#map circle[data-index='42']")
@@ -236,12 +238,12 @@ def test_a_live_run_is_followed(visitor, studio):
     metrics = run / "metrics.jsonl"
     rows = [{"steps": 1000 * i, "success": 0.01 * i, "td_loss": 1 / i, "seconds": float(i)} for i in range(1, 50)]
     metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    expect(page.locator("#run input")).to_have_value("runs/live", timeout=LONG)
-    expect(page.locator(".training")).to_contain_text("live · 49,000 steps", timeout=LONG)
+    expect(page.locator("#run input")).to_have_value("runs/live")
+    expect(page.locator(".training")).to_contain_text("live · 49,000 steps")
     Image.new("RGB", (240, 48), "navy").save(run / "goals.png")
     with metrics.open("a") as file:
         file.write(json.dumps({"steps": 77_000, "success": 0.66, "seconds": 60.0}) + "\n")
-    expect(page.locator(".training")).to_contain_text("77,000 steps · 60 s · 66.0% of goals reached", timeout=LONG)
+    expect(page.locator(".training")).to_contain_text("77,000 steps · 60 s · 66.0% of goals reached")
     expect(page.locator(".goals img")).to_be_visible()
     keep(page, "5-training")
 
@@ -249,11 +251,11 @@ def test_a_live_run_is_followed(visitor, studio):
 def open_tab(page: Page, name: str) -> None:
     page.get_by_role("tab", name=name, exact=True).click()
     if name == "Play":
-        page.wait_for_selector("#pad button", timeout=LONG)
+        page.wait_for_selector("#pad button")
 
 
 def moves(page: Page, count: int) -> None:
-    page.wait_for_selector(f"#hand [data-moves='{count}']", timeout=LONG)
+    page.wait_for_selector(f"#hand [data-moves='{count}']")
 
 
 def typed(page: Page, name: str, text: str) -> None:
@@ -287,17 +289,17 @@ def test_a_world_is_played_and_its_goal_pursued(visitor, studio):
     moves(page, 11)
     seen = page.locator("#hand img").get_attribute("src")
     page.locator("#mine").click()
-    expect(page.locator("#easel img")).to_have_attribute("src", seen or "", timeout=LONG)
+    expect(page.locator("#easel img")).to_have_attribute("src", seen or "")
     typed(page, "goal-name", "upper right")
     page.locator("#save").click()
-    expect(page.locator("#play-notice")).to_contain_text("goals/arena/upper right.png", timeout=LONG)
+    expect(page.locator("#play-notice")).to_contain_text("goals/arena/upper right.png")
     assert (studio[1] / "goals" / "arena" / "upper right.png").exists()
     page.locator("#pursue").click()
-    expect(page.locator("#stage .stage [alt=goal]")).to_have_attribute("src", seen or "", timeout=LONG)
+    expect(page.locator("#stage .stage [alt=goal]")).to_have_attribute("src", seen or "")
     page.locator("#start").click()
     watch(page, last=20)
     expect(page.locator(".stage .hit, .stage .miss")).to_have_count(2)  # it was measured when it was made
-    with page.expect_download(timeout=LONG) as download:
+    with page.expect_download() as download:
         page.locator("#film").click()
     assert download.value.suggested_filename == "arena-attempt-1.mp4"
     assert download.value.path().read_bytes()[4:8] == b"ftyp"
@@ -310,30 +312,30 @@ def test_a_goal_is_drawn_on(visitor):
     page = visitor()
     open_tab(page, "Play")
     page.locator("#erase").click()
-    expect(page.locator("body")).to_contain_text("make a goal first", timeout=LONG)
+    expect(page.locator("body")).to_contain_text("make a goal first")
     page.get_by_role("button", name="Error Close").click()
     page.locator("#mine").click()
-    page.wait_for_selector("#easel .easel", timeout=LONG)
+    page.wait_for_selector("#easel .easel")
     begun = page.locator("#easel img").get_attribute("src") or ""
     typed(page, "goal-name", "begun")
     page.locator("#save").click()
     expect(page.locator("#saved [data-index]").first).to_be_visible(timeout=LONG)
     draw(page, "easel", 0.95)
     page.locator("#erase").click()
-    expect(page.locator("#easel img")).not_to_have_attribute("src", begun, timeout=LONG)
+    expect(page.locator("#easel img")).not_to_have_attribute("src", begun)
     keep(page, "7-erased")
     page.get_by_label("the picture to take a part from").click()
     page.locator("#saved [data-index='0']").click()
-    expect(page.locator("#other img")).to_have_attribute("src", begun, timeout=LONG)
+    expect(page.locator("#other img")).to_have_attribute("src", begun)
     page.locator("#other .easel").focus()
     for key in ("ArrowRight", "ArrowRight", "Shift+ArrowDown"):
         page.keyboard.press(key)
     assert page.locator("#other .easel").get_attribute("data-box") == "9,8,17,17"
     draw(page, "other", 0.95)
     page.locator("#paste").click()
-    expect(page.locator("#easel img")).to_have_attribute("src", begun, timeout=LONG)  # what was erased is back
+    expect(page.locator("#easel img")).to_have_attribute("src", begun)  # what was erased is back
     page.locator("#unstroke").click()
-    expect(page.locator("#easel img")).not_to_have_attribute("src", begun, timeout=LONG)
+    expect(page.locator("#easel img")).not_to_have_attribute("src", begun)
 
 
 def test_two_agents_pursue_one_goal_side_by_side(visitor):
@@ -343,8 +345,8 @@ def test_two_agents_pursue_one_goal_side_by_side(visitor):
     page.get_by_label("number input for frames a second").fill("30")
     page.locator("#start").click()
     stages = page.locator("#stage .stage")
-    expect(stages).to_have_count(2, timeout=LONG)
-    expect(stages.nth(1)).to_have_attribute("data-step", "20", timeout=LONG)
+    expect(stages).to_have_count(2)
+    expect(stages.nth(1)).to_have_attribute("data-step", "20")
     expect(stages.nth(0)).to_contain_text("agents/arena")
     expect(stages.nth(1)).to_contain_text("runs/ends")
     first, second = (stages.nth(i).locator("[alt=world]").get_attribute("src") for i in range(2))
@@ -366,11 +368,11 @@ def test_a_visitor_who_leaves_takes_their_world_along(visitor, studio):
     open_tab(page, "Play")
     page.locator("#world input").fill("gym/CartPole-v1")
     page.locator("#world input").press("Enter")
-    expect(page.locator("#pad")).to_contain_text("left", timeout=LONG)
-    expect(page.locator("#pad button")).to_have_count(2, timeout=LONG)
+    expect(page.locator("#pad")).to_contain_text("left")
+    expect(page.locator("#pad button")).to_have_count(2)
     assert processes_of(studio[2]) == 1
     page.locator("#mine").click()
-    expect(page.locator("#play-notice")).to_contain_text("choose an agent of gym/CartPole-v1", timeout=LONG)
+    expect(page.locator("#play-notice")).to_contain_text("choose an agent of gym/CartPole-v1")
     page.close()
     for _ in range(100):
         if not processes_of(studio[2]):
@@ -385,7 +387,7 @@ def test_a_run_is_started_and_stopped(visitor, studio):
     typed(page, "train-name", "mine")
     typed(page, "train-flags", "--learner.batchh 4")
     page.locator("#train-start").click()
-    expect(page.locator("#train-notice")).to_contain_text("has no flag --learner.batchh: did you mean", timeout=LONG)
+    expect(page.locator("#train-notice")).to_contain_text("has no flag --learner.batchh: did you mean")
     settings = {name: value for name, value in TINY.items() if name not in ("minutes", "steps")} | {"log_seconds": 0.2}
     words = [
         f"{flag(name)} {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
@@ -393,20 +395,18 @@ def test_a_run_is_started_and_stopped(visitor, studio):
     ]
     typed(page, "train-flags", " ".join(words))
     page.locator("#train-start").click()
-    expect(page.locator("#run input")).to_have_value("runs/mine", timeout=LONG)
+    expect(page.locator("#run input")).to_have_value("runs/mine")
     page.wait_for_function("Number(document.querySelector('.training')?.dataset.steps) > 0", timeout=2 * LONG)
     expect(page.locator(".training")).to_contain_text("learned reward")
     keep(page, "9-run")
     page.locator("#train-stop").click()
-    expect(page.locator(".training")).to_contain_text("stopped ·", timeout=LONG)
+    expect(page.locator(".training")).to_contain_text("stopped ·")
     assert list_checkpoints(studio[1] / "runs" / "mine" / "checkpoints")
     open_tab(page, "Runs")
     card = page.locator(".card", has_text="runs/mine")
-    expect(card).to_contain_text("stopped", timeout=LONG)
+    expect(card).to_contain_text("stopped")
     card.click()
-    expect(page.get_by_role("tab", name="Training", exact=True)).to_have_attribute(
-        "aria-selected", "true", timeout=LONG
-    )
+    expect(page.get_by_role("tab", name="Training", exact=True)).to_have_attribute("aria-selected", "true")
 
 
 PARTS = {
@@ -452,7 +452,7 @@ def test_the_keyboard_reaches_everything(visitor):
     page.locator("[id='goal set'] [data-index='0']").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    expect(page.locator(".stage")).to_contain_text("no. 2 of the set", timeout=LONG)
+    expect(page.locator(".stage")).to_contain_text("no. 2 of the set")
 
 
 def test_others_are_let_in_by_a_password():
