@@ -161,7 +161,7 @@ SWUNG: dict[str, Any] = POSED | {  # single random steps swing nothing, and twin
 GYM_FAST: dict[str, Any] = {"network.subtract_mean_image": True, "learner.batch": 32, "learner.replay_ratio": 8.0}
 
 FAST_IN: dict[str, dict[str, Any]] = {
-    "arena": {  # many small updates, at a rate that ends at 0: as good as larger batches, in half the time
+    "arena": {  # many small updates, at a rate that ends at 0: as good as larger batches, after fewer steps
         "learner.learning_rate": 1e-3,
         "learner.batch": 32,
         "learner.anneal": 0.5,
