@@ -195,12 +195,16 @@ def problem(figure: Figure, source: str, links: list[str]) -> str | None:
 
 
 def worlds_in(text: str) -> set[str]:
-    return {world for world in WORLDS if world in re.sub(r"[ -]", "_", text.lower())}
+    text = re.sub(r"[ -]", "_", text.lower())
+    text = re.sub(r"doom[_/\\]watermaze", "doom", text)
+    return {world for world in WORLDS if world in text}
 
 
-def is_of_another_world(source: str, text: str) -> bool:
-    """Whether a source names worlds, and none of those that a row or paragraph does."""
-    measured, told = worlds_in(source), worlds_in(text)
+def is_of_another_world(source: str, block: Block) -> bool:
+    """Whether a source names worlds, and none of those that a row or paragraph, or else its heading, does."""
+    file, _, place = source.partition("/")
+    measured = worlds_in(re.sub(r"beside [^/]*", "", place)) or worlds_in(file)
+    told = worlds_in(block.text) or worlds_in(block.label)
     return bool(measured and told) and not measured & told
 
 
@@ -215,7 +219,7 @@ def problems(document: str, found: list[Block], ledger: dict[str, Any]) -> list[
             continue
         for figure, (_, source) in zip(block.figures, sources, strict=True):
             said = problem(figure, source, block.links)
-            if not said and is_of_another_world(source, block.text):
+            if not said and is_of_another_world(source, block):
                 said = "that is another world's"
             if said:
                 wrong.append(f"{place}: {figure.text} is not at {source}: {said}")
@@ -229,7 +233,7 @@ def candidates(block: Block) -> list[list[str]]:
     middle of a curve, if it can be helped.
     """
     numbers = [leaf for file in block.links for leaf in leaves(results(file), file)]
-    numbers = [(path, values) for path, values in numbers if not is_of_another_world(path, block.text)]
+    numbers = [(path, values) for path, values in numbers if not is_of_another_world(path, block)]
     places = [
         [path for path, values in numbers if any(map(figure.is_of, values)) and _speaks_of(figure.dimension, path)]
         for figure in block.figures
@@ -272,7 +276,7 @@ def updated(document: str, text: str, ledger: dict[str, Any]) -> dict[str, list[
             if kept in before:
                 before.remove(kept)
             source = kept[1]
-            if source == "?" or problem(figure, source, block.links) or is_of_another_world(source, block.text):
+            if source == "?" or problem(figure, source, block.links) or is_of_another_world(source, block):
                 source = next(iter(found), "?")
             new[block.label].append([figure.text, source])
     return new

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from discern.evaluation.comparisons import draw_bars, draw_curves, draw_heat_maps
+from discern.evaluation.figures import draw_budgets
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "results"
@@ -91,6 +92,10 @@ def main() -> None:
 
     seaquest = {method: [success(run)] for method, run in runs("seaquest_methods_h200").items()}
     draw_curves({"Seaquest": seaquest}, HERE / "seaquest-methods.png")
+
+    agents = result("budgets_cpu")["agents"]
+    budgets = {name: {int(steps): at for steps, at in agent["budgets"].items()} for name, agent in agents.items()}
+    draw_budgets(budgets, HERE / "budgets.png")
 
 
 if __name__ == "__main__":
