@@ -3,8 +3,12 @@
 import io
 import json
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,6 +60,24 @@ def test_the_claim_of_a_process_that_died_is_taken_over(tmp_path):
         assert ours
         assert claim.stat().st_mtime > long_ago
     assert not list(tmp_path.iterdir())
+
+
+def test_the_claim_of_a_process_killed_here_is_free_at_once(tmp_path):
+    code = "import sys, time; from pathlib import Path; from discern.reproduce.claims import claimed\n"
+    code += "with claimed(Path(sys.argv[1])) as ours: print(ours, flush=True); time.sleep(60)"
+    claim = tmp_path / "run"
+    with subprocess.Popen([sys.executable, "-c", code, claim], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        with claimed(claim) as ours:
+            assert not ours
+        holder.kill()
+    lock = Path(tempfile.gettempdir(), f"discern-{claim.read_text()}")
+    assert lock.is_file()
+    with claimed(claim) as ours:
+        assert ours
+    assert not lock.exists()
+    assert not claim.exists()
 
 
 def test_a_claim_is_renewed_while_it_is_held(tmp_path, monkeypatch):

@@ -132,7 +132,7 @@ def test_figures_are_drawn_from_runs_made_once(tmp_path, monkeypatch):
 
 
 def test_a_killed_programme_goes_on_where_it_stopped(tmp_path):
-    small = {**SMALL, "steps": 6_000, "evaluate_every": 3_000, "checkpoint_seconds": 0.1}
+    small = {**SMALL, "steps": 6_000, "evaluate_every": None, "checkpoint_seconds": 0.1}
     code = (
         "from pathlib import Path; from discern.reproduce import reproduce, runs\n"
         f"runs.TINY = {small!r}; reproduce(['cartpole'], Path({str(tmp_path)!r}), preset_name='tiny')"
