@@ -128,6 +128,8 @@ class Reproduce:
     seeds: Positive = 1
     preset: PresetName = "fast"
     """tiny: every figure on the arena, small enough for two cores."""
+    worlds: tuple[str, ...] = ()
+    """Only these of the worlds that the figures compare; none given: all."""
     out: Path = Path("reproduced")
     """Where runs and figures go, and are looked for."""
     yes: bool = False
@@ -317,7 +319,7 @@ def _reproduce(wanted: Reproduce) -> None:
             raise UserError("nobody is here to agree to that: say --yes")
         return input("Begin? [y/N] ").strip().lower() in ("y", "yes")
 
-    reproduce(wanted.figures, wanted.out, wanted.budget, wanted.seeds, wanted.preset, agrees=agrees)
+    reproduce(wanted.figures, wanted.out, wanted.budget, wanted.seeds, wanted.preset, agrees=agrees, worlds=wanted.worlds)
 
 
 def _figures(wanted: Figures) -> None:

@@ -81,20 +81,42 @@ def test_without_a_budget_methods_are_compared_after_equal_steps():
 
 
 def test_the_programme_covers_every_figure_with_few_runs():
-    runs = {run for figure in FIGURES.values() for run in figure.runs(1, tiny=True)}
+    runs = {run for figure in FIGURES.values() for run in figure.runs(1, "tiny")}
     assert {run.env for run in runs} == {"arena"}
     papers = {(method, strategy) for method in PAPERS for strategy in ("uniform", "diverse")}
-    ours = {(method, "preset") for method in ("preset", *PARTS)} | {
+    parts = set(PARTS) - {"the paper's teacher", "ε-greedy"}  # which the arena has anyway
+    ours = {(method, "preset") for method in ("preset", *parts)} | {
         ("temporal pairs", "uniform"),
         ("oracle", "uniform"),
     }
     assert {(run.method, run.strategy) for run in runs} == papers | ours
-    assert len(runs) == 21
-    assert {env for figure in FIGURES.values() for run in figure.runs(1, tiny=False) for env in [run.env]} > {
+    assert len(runs) == 22
+    assert {env for figure in FIGURES.values() for run in figure.runs(1, "fast") for env in [run.env]} > {
         "atari/seaquest",
         "control/reacher-hard",
         "watermaze",
     }
+
+
+def test_some_of_a_figures_worlds():
+    parts = FIGURES["parts"]
+    assert {run.env for run in parts.runs(2, "fast", ["arena", "control/reacher-hard"])} == {
+        "arena",
+        "control/reacher-hard",
+    }
+    reacher = {run.method for run in parts.runs(1, "fast", ["control/reacher-hard"])}
+    assert "the paper's teacher" in reacher
+    assert not reacher & {"no annealing", "ε-greedy"}  # nothing to be left out there
+    cartpole = {run.method for run in parts.runs(1, "fast", ["control/cartpole-swingup"])}
+    assert cartpole >= {"no annealing", "ε-greedy"}
+
+
+def test_worlds_that_no_figure_has_are_refused(tmp_path):
+    with pytest.raises(UserError, match="none of these figures has the world 'reacher'; they have: arena, "):
+        reproduce(["parts"], tmp_path / "out", worlds=["arena", "reacher"])
+    with pytest.raises(UserError, match="the figure cartpole has none of these worlds; it has: control/cartpole"):
+        reproduce(["cartpole", "parts"], tmp_path / "out", worlds=["arena"])
+    assert not (tmp_path / "out").exists()
 
 
 def test_unknown_figures_are_refused(tmp_path):

@@ -1,7 +1,7 @@
 """The figures: which runs each compares, and how it is drawn from their folders."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +10,7 @@ import numpy as np
 
 from discern.evaluation.comparisons import draw_bars, draw_curves, draw_heat_maps, draw_strips
 from discern.evaluation.final import load_final
+from discern.presets import PresetName
 from discern.reproduce.runs import GAMES, PAPERS, PARTS, REWARDS, SIX, Run
 from discern.storage.run_folder import RunFolder, make_folder, refuse_unless_writable
 from discern.types import UserError
@@ -25,15 +26,20 @@ class Figure:
     strategies: tuple[str, ...]
     draw: Callable[["Drawn"], None]
 
-    def runs(self, seeds: int, tiny: bool) -> list[Run]:
-        envs = ("arena",) if tiny else self.envs
-        return [
+    def worlds(self, preset_name: PresetName) -> tuple[str, ...]:
+        return ARENA if preset_name == "tiny" else self.envs
+
+    def runs(self, seeds: int, preset_name: PresetName, worlds: Collection[str] = ()) -> list[Run]:
+        """All of them, or those in the given worlds; what would be the preset again under another name is left out."""
+        runs = [
             Run(env, method, strategy, seed)
-            for env in envs
+            for env in self.worlds(preset_name)
+            if env in worlds or not worlds
             for method in self.methods
             for strategy in self.strategies
             for seed in range(seeds)
         ]
+        return [run for run in runs if not run.leaves_nothing_out(preset_name)]
 
 
 @dataclass(frozen=True)

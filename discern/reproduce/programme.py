@@ -4,7 +4,7 @@ import json
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -38,19 +38,21 @@ def reproduce(
     preset_name: PresetName = "fast",
     console: Console | None = None,
     agrees: Callable[[Cost], bool] | None = None,
+    worlds: Collection[str] = (),
 ) -> list[Path]:
     """Draws the figures into `root/figures`, and a report of them all; returns the paths.
 
     `budget` is minutes for all their runs together, None the worlds' own. `agrees` is asked about the cost before
     anything is begun. Several processes, on several machines too, may work at one root: each takes what nobody has
-    begun.
+    begun. `worlds` are those of the figures' worlds that are wanted, none given: all.
     """
     console = console or Console()
     wanted = _known(figures)
+    _refuse_strangers(worlds, wanted, preset_name)
     if seeds < 1 or (budget is not None and not 0 < budget < float("inf")):
         raise UserError("seeds must be at least 1 and the budget above 0")
     refuse_unless_writable(root)
-    plans = {name: FIGURES[name].runs(seeds, preset_name == "tiny") for name in wanted}
+    plans = {name: FIGURES[name].runs(seeds, preset_name, worlds) for name in wanted}
     runs = list(dict.fromkeys(run for plan in plans.values() for run in plan))
     minutes = round(budget / len(runs), 3) if budget else None
     if agrees is not None and not agrees(cost_of((run.config(minutes, preset_name), root / run.name) for run in runs)):
@@ -59,6 +61,7 @@ def reproduce(
     jax.config.update("jax_compilation_cache_dir", str((root / ".compiled").resolve()))
     make_runs(runs, root, minutes, preset_name, console)
     words = ["discern", "reproduce", *wanted, "--preset", preset_name, "--seeds", str(seeds)]
+    words += ["--worlds", *worlds] if worlds else []
     about = _about(shlex.join(words + (["--budget", str(budget)] if budget else [])))
     drawn = []
     for name, plan in plans.items():
@@ -76,6 +79,18 @@ def _known(figures: Iterable[str]) -> list[str]:
     if not wanted:
         raise UserError(f"name the figures to draw: all, {', '.join(FIGURES)}")
     return wanted
+
+
+def _refuse_strangers(worlds: Collection[str], wanted: list[str], preset_name: PresetName) -> None:
+    """A UserError where a world is in none of the figures, or a figure has none of the worlds."""
+    found = {name: FIGURES[name].worlds(preset_name) for name in wanted}
+    for world in worlds:
+        if not any(world in envs for envs in found.values()):
+            known = ", ".join(dict.fromkeys(env for envs in found.values() for env in envs))
+            raise UserError(f"none of these figures has the world '{world}'; they have: {known}")
+    for name, envs in found.items():
+        if worlds and not set(worlds) & set(envs):
+            raise UserError(f"the figure {name} has none of these worlds; it has: {', '.join(envs)}")
 
 
 def make_runs(runs: list[Run], root: Path, minutes: float | None, preset_name: PresetName, console: Console) -> None:

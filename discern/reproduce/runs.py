@@ -23,6 +23,9 @@ REWARDS = PAPERS[:4]
 PARTS: dict[str, dict[str, Any]] = {  # the preset with one part left out
     "no ends": {"relabel.ends": False},
     "one goal": {"relabel.goals": ("draw",)},
+    "the paper's teacher": {"reward.kind": "discern"},
+    "ε-greedy": {"actor.ez_greedy": None},
+    "no annealing": {"learner.anneal": 0.0},
     "no layer norm": {"network.layer_norm": False},
     "no EMA": {"learner.ema_decay": 0.0},
     "λ 0": {"learner.lambda_": 0.0},
@@ -83,6 +86,11 @@ class Run:
     def config(self, minutes: float | None, preset_name: PresetName) -> Config:
         return replace(preset(self.env, config_name(preset_name)), self.changes(minutes, preset_name))
 
+    def leaves_nothing_out(self, preset_name: PresetName) -> bool:
+        """Whether it is to lack a part that the world's preset lacks anyway."""
+        plain = Run(self.env, "preset", self.strategy, self.seed)
+        return self.method in PARTS and self.config(None, preset_name) == plain.config(None, preset_name)
+
     def command(self, minutes: float | None, preset_name: PresetName) -> str:
         """The same run by hand."""
         words = ["discern", "train", self.env]
@@ -94,7 +102,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return f"{self.env}/{self.method}/{self.strategy}/{self.seed}".replace(" ", "-").lower()
+        return f"{self.env}/{self.method}/{self.strategy}/{self.seed}".replace(" ", "-").replace("'", "").lower()
 
 
 def config_name(preset_name: PresetName) -> ConfigName:
