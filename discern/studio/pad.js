@@ -1,19 +1,21 @@
 // What the action buttons do: a click, or an action's key wherever nothing else waits for it; Backspace undoes.
 // One step is taken after the other: what is pressed meanwhile waits, but a key that is held down does not pile up.
-const PATIENCE = 2000;
+const PATIENCE = 2000, GLANCE = 20;
 const waiting = [];
-let asked = 0;
+const shown = () => document.getElementById('hand')?.innerHTML;
+let asked = 0, before = null, timer = null;
 const next = () => {
-  if (!waiting.length || Date.now() - asked < PATIENCE) return;
-  asked = Date.now();
-  trigger('select', {index: waiting.shift()});
+  if (shown() !== before || Date.now() - asked > PATIENCE) {
+    [asked, before] = [Date.now(), shown()];
+    trigger('select', {index: waiting.shift()});
+  }
+  timer = waiting.length ? setTimeout(next, GLANCE) : null;
 };
-new MutationObserver(() => { asked = 0; next(); }).observe(document.getElementById('hand'), {childList: true, subtree: true});
 const act = button => {
   button.classList.add('pressed');
   setTimeout(() => button.classList.remove('pressed'), 120);
   waiting.push(Number(button.dataset.index));
-  next();
+  if (!timer) next();
 };
 const TYPED = 'input, textarea, select, [role=slider], [role=listbox], [contenteditable=true], .easel, .tiles';
 element.addEventListener('pointerdown', event => { if (event.target.closest('[data-index]')) event.preventDefault(); });
