@@ -319,7 +319,9 @@ def _reproduce(wanted: Reproduce) -> None:
             raise UserError("nobody is here to agree to that: say --yes")
         return input("Begin? [y/N] ").strip().lower() in ("y", "yes")
 
-    reproduce(wanted.figures, wanted.out, wanted.budget, wanted.seeds, wanted.preset, agrees=agrees, worlds=wanted.worlds)
+    reproduce(
+        wanted.figures, wanted.out, wanted.budget, wanted.seeds, wanted.preset, agrees=agrees, worlds=wanted.worlds
+    )
 
 
 def _figures(wanted: Figures) -> None:

@@ -111,6 +111,8 @@ class RewardConfig:
     """β of the teacher's softmax; None: the paper's K + 1, or 10 where the teacher learns from pairs."""
     pixel_sigma_scale: AboveZero = 1.0
     """σ_pixel in medians of the squared distance between two goals of the buffer."""
+    gradient_penalty: Amount = 10.0
+    """Weight of the WGAN critic's gradient penalty (Gulrajani et al. 2017)."""
 
 
 @dataclass(frozen=True)

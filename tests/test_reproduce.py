@@ -1,5 +1,6 @@
 """Figures that compare runs, and the programme of runs behind them."""
 
+import dataclasses
 import json
 import shlex
 import subprocess
@@ -10,11 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from discern import presets
 from discern.cli import read
+from discern.config import replace, to_json
 from discern.evaluation.comparisons import common_grid, draw_bars, draw_curves, draw_heat_maps, draw_strips
 from discern.evaluation.final import is_finished, load_final
 from discern.reproduce import FIGURES, METHODS, Run, draw_runs, reproduce
 from discern.reproduce import runs as programme
+from discern.reproduce.programme import with_best_trials
 from discern.reproduce.runs import PAPERS, PARTS
 from discern.training import loop
 from discern.types import UserError
@@ -62,6 +66,52 @@ def test_the_command_of_a_run_is_that_run(method, preset_name):
     words = shlex.split(run.command(0.5, preset_name))
     assert words[:2] == ["discern", "train"]
     assert read(words[1:]).settings == run.config(0.5, preset_name)
+
+
+@pytest.mark.parametrize("method", FIGURES["rewards"].methods)
+def test_rewards_are_tuned_by_as_many_trials(method):
+    run = Run("control/reacher-hard", method, "uniform", 3)
+    trials = run.trials()
+    assert len(trials) == 4
+    assert len({trial.name for trial in trials} | {run.name}) == 5
+    configs = [trial.config(None, "fast") for trial in trials]
+    assert len({to_json(config) for config in configs}) == 4
+    assert configs[0] == replace(run.config(None, "fast"), {"seed": programme.TRIAL_SEED})
+    assert configs[1].learner.learning_rate == pytest.approx(1e-4)
+    for trial, config in zip(trials, configs, strict=True):
+        assert read(shlex.split(trial.command(None, "fast"))[1:]).settings == config
+
+
+def test_the_best_settings_are_those_of_the_last_evaluations(tmp_path):
+    plan = FIGURES["rewards"].runs(2, "fast", ["arena"])
+    curves = {"WGAN": [[0.9, 0.1, 0.1, 0.1], [0.2] * 4, [0.3] * 4, [0.0, 0.2, 0.3, 0.2]], "oracle": [[0.5] * 4] * 4}
+    for method, found in curves.items():
+        for trial, curve in zip(Run("arena", method, "uniform", 0).trials(), found, strict=True):
+            rows = [{"steps": i, "seconds": 1.0, "success": value} for i, value in enumerate(curve)]
+            rows = [row | {"per_dimension": {}, "random": 0.0} for row in rows]
+            (tmp_path / trial.name).mkdir(parents=True)
+            (tmp_path / trial.name / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    best = with_best_trials([run for run in plan if run.method in curves], tmp_path)
+    assert {(run.method, run.seed, run.trial) for run in best} == {
+        ("WGAN", 0, 2),
+        ("WGAN", 1, 2),
+        ("oracle", 0, None),
+        ("oracle", 1, None),
+    }
+
+
+def test_a_tuned_figure_tries_first_and_reports_what_it_tried(tmp_path, monkeypatch):
+    monkeypatch.setitem(presets.FAST_IN, "arena", presets.FAST_IN["arena"] | SMALL)
+    monkeypatch.setitem(FIGURES, "rewards", dataclasses.replace(FIGURES["rewards"], methods=("oracle",)))
+    (figure,) = reproduce(["rewards"], tmp_path, worlds=["arena"])
+    about = json.loads(figure.with_suffix(".json").read_text())
+    assert [trial["taken"] for trial in about["trials"]].count(True) == 1
+    assert max(trial["tune"] for trial in about["trials"]) == next(
+        trial["tune"] for trial in about["trials"] if trial["taken"]
+    )
+    assert len(about["trials"]) == 4
+    assert len(about["runs"]) == 1
+    assert about["command"].endswith("--worlds arena")
 
 
 def test_ablations_are_what_the_paper_says():

@@ -11,7 +11,7 @@ import numpy as np
 from discern.evaluation.comparisons import draw_bars, draw_curves, draw_heat_maps, draw_strips
 from discern.evaluation.final import load_final
 from discern.presets import PresetName
-from discern.reproduce.runs import GAMES, PAPERS, PARTS, REWARDS, SIX, Run
+from discern.reproduce.runs import GAMES, PAPERS, PARTS, REWARDS, SIX, TRIALS, Run
 from discern.storage.run_folder import RunFolder, make_folder, refuse_unless_writable
 from discern.types import UserError
 
@@ -25,6 +25,7 @@ class Figure:
     methods: tuple[str, ...]
     strategies: tuple[str, ...]
     draw: Callable[["Drawn"], None]
+    tuned: bool = False  # each method by trials of equal cost, in each world
 
     def worlds(self, preset_name: PresetName) -> tuple[str, ...]:
         return ARENA if preset_name == "tiny" else self.envs
@@ -162,7 +163,7 @@ FIGURES: dict[str, Figure] = {
     "manipulator": Figure("How often each dimension was reached", MANIPULATOR, REWARDS, ONE, _heat_maps),
     "arena-success": Figure("Success on the arena by method", ARENA, PAPERS, ONE, _bars),
     "arena-curves": Figure("Success over training on the arena, by method", ARENA, PAPERS, ONE, _curves),
-    "rewards": Figure("Success by reward, five worlds", FIVE, (*REWARDS, "temporal pairs", "oracle"), ONE, _bars),
+    "rewards": Figure("Success by reward, each tuned at equal cost", FIVE, tuple(TRIALS), ONE, _bars, tuned=True),
     "parts": Figure("What each part earns: the preset with one left out", THREE, ("preset", *PARTS), OWN, _bars),
     "watermaze": Figure("Goals, and averages of what was achieved", ("watermaze",), OURS, ONE, _averages),
 }

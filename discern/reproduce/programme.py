@@ -1,5 +1,6 @@
 """Every figure from the runs it needs: what is missing is run, what was stopped goes on, then all is drawn."""
 
+import dataclasses
 import json
 import shlex
 import subprocess
@@ -53,13 +54,18 @@ def reproduce(
         raise UserError("seeds must be at least 1 and the budget above 0")
     refuse_unless_writable(root)
     plans = {name: FIGURES[name].runs(seeds, preset_name, worlds) for name in wanted}
-    runs = list(dict.fromkeys(run for plan in plans.values() for run in plan))
-    minutes = round(budget / len(runs), 3) if budget else None
-    if agrees is not None and not agrees(cost_of((run.config(minutes, preset_name), root / run.name) for run in runs)):
+    tuned = [name for name in wanted if FIGURES[name].tuned and preset_name != "tiny"]
+    trials = list(dict.fromkeys(trial for name in tuned for run in plans[name] for trial in run.trials()))
+    runs = distinct(plans)
+    minutes = round(budget / len(trials + runs), 3) if budget else None
+    costs = ((run.config(minutes, preset_name), root / run.name) for run in trials + runs)
+    if agrees is not None and not agrees(cost_of(costs)):
         return []
     root.mkdir(parents=True, exist_ok=True)
     jax.config.update("jax_compilation_cache_dir", str((root / ".compiled").resolve()))
-    make_runs(runs, root, minutes, preset_name, console)
+    make_runs(trials, root, minutes, preset_name, console)
+    plans |= {name: with_best_trials(plans[name], root) for name in tuned}
+    make_runs(distinct(plans), root, minutes, preset_name, console)
     words = ["discern", "reproduce", *wanted, "--preset", preset_name, "--seeds", str(seeds)]
     words += ["--worlds", *worlds] if worlds else []
     about = _about(shlex.join(words + (["--budget", str(budget)] if budget else [])))
@@ -91,6 +97,25 @@ def _refuse_strangers(worlds: Collection[str], wanted: list[str], preset_name: P
     for name, envs in found.items():
         if worlds and not set(worlds) & set(envs):
             raise UserError(f"the figure {name} has none of these worlds; it has: {', '.join(envs)}")
+
+
+def distinct(plans: dict[str, list[Run]]) -> list[Run]:
+    return list(dict.fromkeys(run for plan in plans.values() for run in plan))
+
+
+def with_best_trials(plan: list[Run], root: Path) -> list[Run]:
+    """Each run with the settings of its method that did best in its world, the world's own where none did better."""
+    best = {}
+    for run in plan:
+        of = (run.env, run.method, run.strategy)
+        if of not in best:
+            best[of] = max(run.trials(), key=lambda trial: on_tune(root / trial.name)).trial
+    return [dataclasses.replace(run, trial=best[run.env, run.method, run.strategy] or None) for run in plan]
+
+
+def on_tune(folder: Path) -> float:
+    """Success on goals to choose by: the mean of the last three evaluations."""
+    return float(np.mean([row["success"] for row in evaluations(folder)[-3:]] or [0.0]))
 
 
 def make_runs(runs: list[Run], root: Path, minutes: float | None, preset_name: PresetName, console: Console) -> None:
@@ -141,8 +166,24 @@ def _draw(
     ]
     seeds = sorted({run.seed for run in plan})
     found = {"what": figure.what, **about, "seeds": seeds, "methods": _methods(folders), "runs": rows}
+    if figure.tuned:
+        found["trials"] = _trials(folders, root, minutes, preset_name)
     path.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
     return path
+
+
+def _trials(
+    folders: dict[Run, Path], root: Path, minutes: float | None, preset_name: PresetName
+) -> list[dict[str, Any]]:
+    """What every method's settings came to on the goals to choose by, and which were taken."""
+    rows = {}
+    for run in folders:
+        for trial in run.trials():
+            if is_finished(root / trial.name):
+                taken = trial.trial == (run.trial or 0)
+                rows[trial] = {"command": trial.command(minutes, preset_name), "tune": on_tune(root / trial.name)}
+                rows[trial]["taken"] = taken
+    return list(rows.values())
 
 
 def _methods(folders: dict[Run, Path]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The training runs of the programme: which worlds, methods and goal buffers, and what each is on the command line."""
 
 from dataclasses import dataclass
+from dataclasses import replace as replace_run
 from typing import Any
 
 from discern.config import Config, flag, replace
@@ -19,6 +20,16 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 PAPERS = tuple(METHODS)[:6]
 REWARDS = PAPERS[:4]
+
+TRIALS: dict[str, tuple[dict[str, Any], ...]] = {  # what a reward is tuned by, beside a third of the learning rate
+    "DISCERN": ({"reward.decoys": 16}, {"reward.inverse_temperature": 10.0}),
+    "autoencoder": ({"reward.embedding": 8}, {"reward.embedding": 128}),
+    "WGAN": ({"reward.gradient_penalty": 1.0}, {"reward.gradient_penalty": 100.0}),
+    "pixel L2": ({"reward.pixel_sigma_scale": 0.1}, {"reward.pixel_sigma_scale": 0.3}),
+    "temporal pairs": ({"reward.pair_gap": 1.5}, {"reward.pair_gap": 8.0}),
+    "oracle": ({"learner.lambda_": 0.8}, {"learner.lambda_": 1.0}),
+}
+TRIAL_SEED = 1000  # settings are chosen by runs of this seed, on goals to choose by
 
 PARTS: dict[str, dict[str, Any]] = {  # the preset with one part left out
     "no ends": {"relabel.ends": False},
@@ -66,6 +77,11 @@ class Run:
     method: str
     strategy: str
     seed: int
+    trial: int | None = None  # which of the settings that its reward is tuned by
+
+    def trials(self) -> list["Run"]:
+        """The runs by which its reward is tuned in its world: as it is, its learning rate cut, and its own settings."""
+        return [replace_run(self, seed=TRIAL_SEED, trial=trial) for trial in range(2 + len(TRIALS[self.method]))]
 
     def changes(self, minutes: float | None, preset_name: PresetName) -> dict[str, Any]:
         """What differs from the world's own preset."""
@@ -75,6 +91,10 @@ class Run:
         if self.method == "no hindsight":
             kinds = preset(self.env, config_name(preset_name)).relabel.goals
             changes["relabel.goals"] = tuple(kind for kind in kinds if kind != "hindsight")
+        if self.trial == 1:
+            changes["learner.learning_rate"] = preset(self.env, config_name(preset_name)).learner.learning_rate / 3
+        elif self.trial:
+            changes |= TRIALS[self.method][self.trial - 2]
         if preset(self.env, config_name(preset_name)).steps:
             changes["minutes"] = None  # methods are compared after equal steps, however long these take
         if preset_name == "tiny":
@@ -102,7 +122,8 @@ class Run:
 
     @property
     def name(self) -> str:
-        return f"{self.env}/{self.method}/{self.strategy}/{self.seed}".replace(" ", "-").replace("'", "").lower()
+        trial = "" if self.trial is None else f"-trial-{self.trial}"
+        return f"{self.env}/{self.method}/{self.strategy}{trial}/{self.seed}".replace(" ", "-").replace("'", "").lower()
 
 
 def config_name(preset_name: PresetName) -> ConfigName:

@@ -61,7 +61,7 @@ def make_reward(settings: Config, dimensions: tuple[Dimension, ...] = ()) -> Rew
     if config.kind == "autoencoder":
         return AutoencoderReward(config.embedding)
     if config.kind == "wgan":
-        return WganReward()
+        return WganReward(config.gradient_penalty)
     teacher = LogLikelihoodReward if config.kind == "log_likelihood" else DiscernReward
     return teacher(
         embedding=config.embedding,
