@@ -44,7 +44,7 @@ GYM: dict[str, Any] = {  # for a first try on a laptop, where every step costs m
 }
 
 ARENA: dict[str, Any] = {
-    "steps": 640_000,
+    "steps": 480_000,
     "minutes": 9.0,
     "actor.environments": 64,
     "actor.horizon": 20,
@@ -166,6 +166,7 @@ FAST_IN: dict[str, dict[str, Any]] = {
         "learner.batch": 32,
         "learner.anneal": 0.5,
         "relabel.goals": ("draw", "hindsight", "other"),
+        "relabel.hindsight_window": 1,  # to be where one was two steps ago is near, and not there
     },
     "arena/16": {"learner.learning_rate": 2e-3},
     "arena/two": TWINS

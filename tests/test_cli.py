@@ -117,7 +117,7 @@ def test_help_and_unknown_commands(discern):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("train", ("arena", "adam", 0, 640_000)),
+        ("train", ("arena", "adam", 0, 480_000)),
         ("train arena/84", ("arena/84", "adam", 0, 2_500_000)),
         ("train --seed 3 arena/16", ("arena/16", "adam", 3, 300_000)),
         ("train --config paper --seed 2 arena/84", ("arena/84", "rmsprop", 2, 2_500_000)),

@@ -37,6 +37,7 @@ PARTS: dict[str, dict[str, Any]] = {  # the preset with one part left out
     "the paper's teacher": {"reward.kind": "discern"},
     "ε-greedy": {"actor.ez_greedy": None},
     "no annealing": {"learner.anneal": 0.0},
+    "hindsight of 3 frames": {"relabel.hindsight_window": 3},
     "no layer norm": {"network.layer_norm": False},
     "no EMA": {"learner.ema_decay": 0.0},
     "λ 0": {"learner.lambda_": 0.0},
