@@ -116,7 +116,7 @@ def test_each_machine_makes_what_nobody_has_begun(tmp_path, monkeypatch):
 
 def test_the_cost_is_of_what_is_left(tmp_path, monkeypatch, tiny):
     monkeypatch.setattr(cost, "_checkpoint_bytes", lambda config: 1e6)
-    by_minutes, by_steps = replace(tiny, {"minutes": 6.0, "steps": None}), replace(tiny, {"steps": 31_000})
+    by_minutes, by_steps = replace(tiny, {"minutes": 6.0, "steps": None}), replace(tiny, {"steps": 80_000})
     begun = tmp_path / "begun"
     begun.mkdir()
     (begun / "metrics.jsonl").write_text(json.dumps({"steps": 5, "seconds": 60.0}) + "\n")

@@ -101,21 +101,21 @@ def test_a_pursuit_is_what_reach_returns(watched):
     assert moments[-1].reached == {"x": True, "y": True}
 
 
-def ends_agent(agent: Agent, folder: Path) -> Path:
-    """The agent as if it had been trained with ends."""
-    config = replace(agent.config, {"relabel.ends": True})
+def without_ends(agent: Agent, folder: Path) -> Path:
+    """The agent as if it had been trained without ends."""
+    config = replace(agent.config, {"relabel.ends": False})
     return Agent(config, agent.spec, agent.params, agent.goal_images, agent.steps).save(folder)
 
 
 def test_an_agent_trained_with_ends_is_watched_for_fewer_steps(watched, tmp_path):
-    assert (watched.steps(7), watched.steps()) == (20, 20)
-    able = Watched(RunFolder(ends_agent(watched.agent, tmp_path / "ends")))
-    assert [able.steps(wanted) for wanted in (7, None, 0, 99)] == [7, 20, 20, 20]
-    goal = able.goal_set[37]
-    moments = list(able.pursue(goal, seed=5, steps=7))
+    unable = Watched(RunFolder(without_ends(watched.agent, tmp_path / "whole")))
+    assert (unable.steps(7), unable.steps()) == (20, 20)
+    assert [watched.steps(wanted) for wanted in (7, None, 0, 99)] == [7, 20, 20, 20]
+    goal = watched.goal_set[37]
+    moments = list(watched.pursue(goal, seed=5, steps=7))
     assert [moment.step for moment in moments] == list(range(8))
     assert "step 7/7" in pictures.stage(goal, moments[-1], 7)
-    *_, last = able.average([able.goal_set[i] for i in range(8)], 1, steps=1)
+    *_, last = watched.average([watched.goal_set[i] for i in range(8)], 1, steps=1)
     assert last.shares.mean() < 0.5
 
 
@@ -244,8 +244,8 @@ def test_the_library_knows_what_can_be_watched(tmp_path, monkeypatch):
         "agents/arena-84",
         *(name for name in shipped if name != "agents/arena-84"),
     ]
-    library = Library(ends_agent(load(ROOT / "agents" / "arena"), tmp_path / "runs" / "ends"))
-    assert library.rivals("agents/arena") == [str(tmp_path / "runs" / "ends"), "runs/ends"]
+    library = Library(without_ends(load(ROOT / "agents" / "arena"), tmp_path / "runs" / "whole"))
+    assert library.rivals("agents/arena") == [str(tmp_path / "runs" / "whole"), "runs/whole"]
     assert library.world_of("agents/seaquest") == "atari/seaquest"
     assert library.world_of("nowhere") == ""
     with pytest.raises(UserError, match="no agent in /etc any more"):

@@ -23,7 +23,7 @@ from discern.storage.checkpoint import list_checkpoints
 from discern.studio.page import launch, password_for
 from tests.conftest import TINY
 from tests.needs import skip_for_lack_of
-from tests.test_studio import bad_uploads, ends_agent
+from tests.test_studio import bad_uploads, without_ends
 
 ROOT = Path(__file__).parent.parent
 SCREENSHOTS = ROOT / "screenshots"
@@ -37,7 +37,7 @@ def studio(tmp_path_factory):
     """The address of a studio on the shipped agents, the folder it was started in, and its process."""
     folder = tmp_path_factory.mktemp("studio")
     (folder / "agents").symlink_to(ROOT / "agents")
-    ends_agent(discern.load(ROOT / "agents" / "arena"), folder / "runs" / "ends")
+    without_ends(discern.load(ROOT / "agents" / "arena"), folder / "runs" / "whole")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -132,10 +132,12 @@ def test_a_goal_is_chosen_and_reached_live(visitor):
 def test_an_agent_trained_with_ends_is_given_a_number_of_steps(visitor):
     page = visitor()
     number = page.get_by_label("number input for steps")
+    expect(number).to_have_value("20")
+    page.locator("#agent input").click()
+    page.get_by_role("option", name="runs/whole").click()
     expect(number).to_have_count(0)
     page.locator("#agent input").click()
-    page.get_by_role("option", name="runs/ends").click()
-    expect(number).to_have_value("20")
+    page.get_by_role("option", name="agents/arena", exact=True).click()
     number.fill("6")
     number.press("Enter")
     page.locator("#start").click()
@@ -341,14 +343,14 @@ def test_a_goal_is_drawn_on(visitor):
 def test_two_agents_pursue_one_goal_side_by_side(visitor):
     page = visitor()
     page.locator("#rival input").click()
-    page.get_by_role("option", name="runs/ends").click()
+    page.get_by_role("option", name="runs/whole").click()
     page.get_by_label("number input for frames a second").fill("30")
     page.locator("#start").click()
     stages = page.locator("#stage .stage")
     expect(stages).to_have_count(2)
     expect(stages.nth(1)).to_have_attribute("data-step", "20")
     expect(stages.nth(0)).to_contain_text("agents/arena")
-    expect(stages.nth(1)).to_contain_text("runs/ends")
+    expect(stages.nth(1)).to_contain_text("runs/whole")
     first, second = (stages.nth(i).locator("[alt=world]").get_attribute("src") for i in range(2))
     assert first == second  # the same parameters, the same seed of the world
     expect(page.locator("#film")).to_be_enabled(timeout=LONG)
