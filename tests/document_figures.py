@@ -20,7 +20,7 @@ DOCUMENTS = ("README.md", "agents/README.md", "docs/results.md")
 OTHER_SOURCES = ("definition", "setting", "tests/")  # figures that no measurement has made, or a test makes again
 
 WORLDS = ("arena", "watermaze", "seaquest", "montezuma", "point_mass", "reacher", "pendulum")
-WORLDS += ("cartpole", "cup", "finger", "manipulator", "doom")
+WORLDS += ("cartpole", "cup", "finger", "manipulator", "doom", "minigrid")
 
 UNITS = {
     "%": (100.0,),
@@ -34,7 +34,7 @@ UNITS = {
 NO_UNIT = (1.0, 100.0, 1e-3)
 NUMBER = re.compile(r"(?<![\w.,×/=−-])(?:\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)(?![\w×/°])")
 UNIT = re.compile(r"\s?(%|k\b|thousand\b|M\b|ms\b|s\b|minutes\b)")
-GOES_ON = re.compile(r"(?:,? and |, | to |–)(?=\d)")
+GOES_ON = re.compile(r"(?:,? and |, | to | / |–)(?=\d)")
 DIMENSION = re.compile(r"\b(x|y|z|yaw|root|shoulder|elbow|wrist|hinge|slider|proximal|distal) $")
 
 
