@@ -8,6 +8,7 @@ import pytest
 from tests.document_figures import DOCUMENTS, LEDGER, ROOT, Figure, blocks, figures_in, problem, problems
 
 SOURCES = json.loads(LEDGER.read_text())
+MEASURED = {"README.md": 60, "agents/README.md": 60, "docs/results.md": 60, "docs/far_goals.md": 60}  # digits that a results file says, at least
 AGAIN = "; `uv run python -m tests.document_figures` looks for sources"
 
 
@@ -32,7 +33,7 @@ def test_one_changed_digit_is_noticed(document):
                     if ".json" in source:
                         measured += 1
                         assert problem(changed, source, block.links), (block.label, changed.text)
-    assert measured > 60
+    assert measured > MEASURED[document]
 
 
 def test_a_changed_document_is_noticed():
