@@ -16,7 +16,16 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 LEDGER = ROOT / "docs" / "numbers.json"
-DOCUMENTS = ("README.md", "agents/README.md", "docs/results.md", "docs/far_goals.md")
+DOCUMENTS = (
+    "README.md",
+    "agents/README.md",
+    "docs/results.md",
+    "docs/far_goals.md",
+    "docs/told_apart.md",
+    "docs/doom.md",
+    "docs/minigrid.md",
+    "docs/highway.md",
+)
 OTHER_SOURCES = ("definition", "setting", "tests/")  # figures that no measurement has made, or a test makes again
 
 WORLDS = ("arena", "watermaze", "seaquest", "montezuma", "point_mass", "reacher", "pendulum")
@@ -31,7 +40,7 @@ UNITS = {
     "ms": (1.0,),
     "minutes": (1 / 60,),
 }
-NO_UNIT = (1.0, 100.0, 1e-3)
+NO_UNIT = (1.0, 100.0, 1e-3)  # the last of hundreds and more: 0.9 in thousands is not 0.00
 NUMBER = re.compile(r"(?<![\w.,×/=−-])(?:\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)(?![\w×/°])")
 UNIT = re.compile(r"\s?(%|k\b|thousand\b|M\b|ms\b|s\b|minutes\b)")
 GOES_ON = re.compile(r"(?:,? and |, | to | / |–)(?=\d)")
@@ -50,7 +59,7 @@ class Figure(NamedTuple):
         """Whether the value, in the figure's unit and rounded to its digits, is the figure."""
         decimals = len(self.number.partition(".")[2])
         printed = float(self.number.replace(",", ""))
-        scales = UNITS[self.unit] if self.unit else NO_UNIT
+        scales = UNITS[self.unit] if self.unit else NO_UNIT if abs(value) >= 100 else NO_UNIT[:2]
         return any(abs(value * scale - printed) <= 0.5 * 10**-decimals + 1e-9 for scale in scales)
 
 
