@@ -25,6 +25,8 @@ DOCUMENTS = (
     "docs/doom.md",
     "docs/minigrid.md",
     "docs/highway.md",
+    "docs/control.md",
+    "docs/performance.md",
 )
 OTHER_SOURCES = ("definition", "setting", "tests/")  # figures that no measurement has made, or a test makes again
 

@@ -17,6 +17,15 @@ MEASURED = {  # digits that results files say, at least
     "docs/doom.md": 20,
     "docs/minigrid.md": 4,
     "docs/highway.md": 8,
+    "docs/control.md": 60,
+    "docs/performance.md": 50,
+    "docs/report.md": 60,
+    "docs/implementation_details.md": 60,
+    "docs/watermaze.md": 3,
+    "docs/probe.md": 2,
+    "docs/scaling.md": 15,
+    "docs/log.md": 60,
+    "docs/fast_vs_paper.md": 60,
 }
 AGAIN = "; `uv run python -m tests.document_figures` looks for sources"
 
