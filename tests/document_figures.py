@@ -27,6 +27,7 @@ DOCUMENTS = (
     "docs/highway.md",
     "docs/control.md",
     "docs/performance.md",
+    "docs/report.md",
 )
 OTHER_SOURCES = ("definition", "setting", "tests/")  # figures that no measurement has made, or a test makes again
 

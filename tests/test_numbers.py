@@ -3,9 +3,11 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
-from tests.document_figures import DOCUMENTS, LEDGER, ROOT, Figure, blocks, figures_in, problem, problems
+from discern.evaluation.statistics import interquartile_mean, stratified_bootstrap
+from tests.document_figures import DOCUMENTS, LEDGER, ROOT, Figure, blocks, figures_in, numbers_at, problem, problems
 
 SOURCES = json.loads(LEDGER.read_text())
 MEASURED = {  # digits that results files say, at least
@@ -111,6 +113,28 @@ def test_figures_are_found_in_rows_and_sentences():
 )
 def test_rounding(number, unit, value, is_it):
     assert Figure(number, number, unit, None).is_of(value) == is_it
+
+
+@pytest.mark.parametrize(
+    ("sources", "printed"),
+    [
+        (
+            [f"arena_ends_cpu.json/runs/{seed}/success" for seed in range(5)],
+            "mean 97.1 %, 95 % bootstrap interval 95.4 to 98.3 %",
+        ),
+        (
+            [f"temporal_twins_h200.json/runs/two_s{seed}/scored/even/success" for seed in range(3)],
+            "three seeds with twins: 92.1 %, 91.0 to 94.0 %",
+        ),
+    ],
+)
+def test_summaries_of_seeds(sources, printed):
+    """The interquartile means in docs/report.md and their intervals, which no file holds."""
+    assert printed in (ROOT / "docs/report.md").read_text()
+    scores = [100 * value for source in sources for value in numbers_at(source)]
+    mean, low, high = (float(number) for number in re.findall(r"\d+\.\d", printed))
+    assert interquartile_mean(np.array(scores)) == pytest.approx(mean, abs=0.051)
+    assert stratified_bootstrap([scores]) == pytest.approx((low, high), abs=0.051)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*.json")), ids=lambda path: path.stem)
