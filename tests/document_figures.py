@@ -28,6 +28,7 @@ DOCUMENTS = (
     "docs/control.md",
     "docs/performance.md",
     "docs/report.md",
+    "docs/implementation_details.md",
 )
 OTHER_SOURCES = ("definition", "setting", "tests/")  # figures that no measurement has made, or a test makes again
 
