@@ -29,6 +29,9 @@ DOCUMENTS = (
     "docs/performance.md",
     "docs/report.md",
     "docs/implementation_details.md",
+    "docs/watermaze.md",
+    "docs/probe.md",
+    "docs/scaling.md",
 )
 OTHER_SOURCES = ("definition", "setting", "tests/")  # figures that no measurement has made, or a test makes again
 
@@ -40,13 +43,15 @@ UNITS = {
     "k": (1e-3,),
     "thousand": (1e-3,),
     "M": (1e-6,),
+    "million": (1e-6,),
+    "MB": (1e-6, 1.0),
     "s": (1.0,),
     "ms": (1.0,),
     "minutes": (1 / 60,),
 }
 NO_UNIT = (1.0, 100.0, 1e-3)  # the last of hundreds and more: 0.9 in thousands is not 0.00
 NUMBER = re.compile(r"(?<![\w.,×/=−-])(?:\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)(?![\w×/°])")
-UNIT = re.compile(r"\s?(%|k\b|thousand\b|M\b|ms\b|s\b|minutes\b)")
+UNIT = re.compile(r"\s?(%|k\b|thousand\b|million\b|MB\b|M\b|ms\b|s\b|minutes\b)")
 GOES_ON = re.compile(r"(?:,? and |, | to | / |–)(?=\d)")
 DIMENSION = re.compile(r"\b(x|y|z|yaw|root|shoulder|elbow|wrist|hinge|slider|proximal|distal) $")
 

@@ -24,7 +24,7 @@ MEASURED = {  # digits that results files say, at least
     "docs/report.md": 60,
     "docs/implementation_details.md": 60,
     "docs/watermaze.md": 3,
-    "docs/probe.md": 2,
+    "docs/probe.md": 1,
     "docs/scaling.md": 15,
     "docs/log.md": 60,
     "docs/fast_vs_paper.md": 60,
@@ -135,6 +135,27 @@ def test_summaries_of_seeds(sources, printed):
     mean, low, high = (float(number) for number in re.findall(r"\d+\.\d", printed))
     assert interquartile_mean(np.array(scores)) == pytest.approx(mean, abs=0.051)
     assert stratified_bootstrap([scores]) == pytest.approx((low, high), abs=0.051)
+
+
+def test_arithmetic_of_scaling():
+    """What docs/scaling.md makes of measured rates: updates, steps and cores for one H200, and a round's seconds."""
+    page = (ROOT / "docs/scaling.md").read_text()
+    rates = "atari_first_runs_h200.json/loop/a receiving thread for each group, and the learner's own"
+    (milliseconds,) = numbers_at(f"{rates}/update_ms")
+    (actor,) = numbers_at("cluster_atari_actor_cpu.json/actor_steps_per_core_second")
+    (slow,), (fast,) = (numbers_at(f"{rates}/emulator_only/{place}") for place in (0, -1))
+    updates = 1000 / round(milliseconds, 1)
+    fresh = updates * 64 * 50 / 8
+    cores = round(fresh / actor)
+    assert f"1 / 0.0058 s = {updates:.0f} updates/s" in page
+    assert f"3,200 steps: {fresh * 8 / 1000:.0f} thousand trained steps/s" in page
+    assert f"= {fresh / 1000:.0f} thousand fresh agent steps/s" in page
+    assert f"69,000 / {actor:.0f} = **{cores} cores**" in page
+    assert f"makes {slow / 16_000:.1f}\n  to {fast / 16_000:.1f} thousand" in page
+    assert f"{fresh / fast * 16:.0f} to {fresh / slow * 16:.0f} cores" in page
+    assert f"**{2 * cores} cores for two, {8 * cores:,} for eight**" in page
+    assert f"37 updates, {37 / updates:.1f} s" in page and cores * 2 * 8 // 64 == 37
+    assert f"{9.1 * updates / 37:.0f} MB/s to each node" in page
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*.json")), ids=lambda path: path.stem)

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from discern.inference import Agent
 from discern.types import UserError
 from tests.counting import Counting
 
+ROOT = Path(__file__).parent.parent
 X, ANGLE = Dimension("x", 0.0, 2.0), Dimension("angle", -np.pi, np.pi, wraps=True)
 
 
@@ -201,3 +203,9 @@ def test_every_reward_can_be_probed(agent, monkeypatch):
         report = shell.probe("somewhere")
         assert report["reward"]["match"]["pairs"] == 300
         json.dumps(report, allow_nan=False)
+
+
+@pytest.mark.parametrize("agent", ["reacher", "ball_in_cup", "finger"])
+def test_the_tables_of_the_page_are_their_files(agent):
+    recorded = json.loads((ROOT / "results" / f"probe_{agent}.json").read_text())
+    assert f"agents/{agent}\n{shell.as_table(recorded)}\n" in (ROOT / "docs" / "probe.md").read_text()
