@@ -32,6 +32,7 @@ DOCUMENTS = (
     "docs/watermaze.md",
     "docs/probe.md",
     "docs/scaling.md",
+    "docs/log.md",
 )
 OTHER_SOURCES = ("definition", "setting", "tests/")  # figures that no measurement has made, or a test makes again
 
