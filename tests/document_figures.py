@@ -33,6 +33,7 @@ DOCUMENTS = (
     "docs/probe.md",
     "docs/scaling.md",
     "docs/log.md",
+    "docs/fast_vs_paper.md",
 )
 OTHER_SOURCES = ("definition", "setting", "tests/")  # figures that no measurement has made, or a test makes again
 

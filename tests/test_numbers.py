@@ -27,6 +27,7 @@ MEASURED = {  # digits that results files say, at least
     "docs/probe.md": 1,
     "docs/scaling.md": 15,
     "docs/log.md": 300,
+    "docs/fast_vs_paper.md": 250,
 }
 AGAIN = "; `uv run python -m tests.document_figures` looks for sources"
 
