@@ -122,8 +122,8 @@ def test_rounding(number, unit, value, is_it):
     ("sources", "printed"),
     [
         (
-            [f"arena_ends_cpu.json/runs/{seed}/success" for seed in range(5)],
-            "mean 97.1 %, 95 % bootstrap interval 95.4 to 98.3 %",
+            [f"arena_default_cpu.json/runs/{seed}/success" for seed in range(5)],
+            "mean 98.7 %, 95 % bootstrap interval 98.2 to 99.1 %",
         ),
         (
             [f"temporal_twins_h200.json/runs/two_s{seed}/scored/even/success" for seed in range(3)],
