@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import gradio as gr
 import httpx
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from playwright.sync_api import Error, Page, expect, sync_playwright
 import discern
 from discern.config import flag, to_json
 from discern.storage.checkpoint import list_checkpoints
-from discern.studio.page import launch, password_for
+from discern.studio.page import password_for
 from tests.conftest import TINY
 from tests.needs import skip_for_lack_of
 from tests.test_studio import bad_uploads, without_ends
@@ -32,15 +31,19 @@ LONG = 60_000  # milliseconds to wait for anything; a busy machine compiles slow
 expect.set_options(timeout=LONG)
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory):
     """The address of a studio on the shipped agents, the folder it was started in, and its process."""
     folder = tmp_path_factory.mktemp("studio")
     (folder / "agents").symlink_to(ROOT / "agents")
     without_ends(discern.load(ROOT / "agents" / "arena"), folder / "runs" / "whole")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-c", "from discern.cli import main; main()", "studio", "agents/arena"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -462,19 +465,23 @@ def test_others_are_let_in_by_a_password():
     assert password_for("127.0.0.1", "correct horse") == "correct horse"
     made = password_for("0.0.0.0", None), password_for("example.org", None)
     assert made[0] and made[1] and made[0] != made[1] and len(made[0]) >= 16
-    with gr.Blocks() as page:
-        gr.HTML("inside")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launch(page, "127.0.0.1", port, "correct horse")
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+    port = free_port()
+    code = "import sys, gradio; from discern.studio.page import launch\n"
+    code += "with gradio.Blocks() as page: gradio.HTML('inside')\n"
+    code += "launch(page, '127.0.0.1', int(sys.argv[1]), 'correct horse'); print('ready', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(port)]  # Gradio leaves event loops open, which warnings are errors for
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
+    ):
+        assert process.stdout is not None
+        assert any(line == "ready\n" for line in process.stdout)
         assert client.get("/config").status_code == 401
         assert client.post("/login", data={"username": "any", "password": "wrong"}).status_code == 400
         assert client.get("/config").status_code == 401
         assert client.post("/login", data={"username": "any", "password": "correct horse"}).status_code == 200
         assert client.get("/config").status_code == 200
-    page.close()
+        process.kill()
 
 
 def test_only_this_machine_is_served(studio):
