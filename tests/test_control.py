@@ -246,15 +246,19 @@ def test_no_opengl_is_needed(tmp_path):
     flags = [f"--{name}={value}".replace("_", "-") for name, value in small.items()]
     run, agent = str(tmp_path / "run"), str(tmp_path / "agent")
     world = f"control/pendulum-swingup --run {run} --minutes None --steps 200 --actor.twins 2".split()
-    for gl, command in (
-        ({}, ["train", *world, *flags, "--network.channels", "4", "4"]),
-        ({"MUJOCO_GL": "disabled"}, ["export", run, agent]),
-        ({}, ["evaluate", agent, "--count", "4", "--trials", "2", "--json"]),
+    said = []
+    for gl, commands in (
+        ({}, [["train", *world, *flags, "--network.channels", "4", "4"]]),
+        (
+            {"MUJOCO_GL": "disabled"},
+            [["export", run, agent], ["evaluate", agent, "--count", "4", "--trials", "2", "--json"]],
+        ),
     ):
-        program = [sys.executable, "-c", "from discern.cli import main; main()", *command]
-        answer = subprocess.run(program, env=bare | gl, capture_output=True, text=True)
+        code = f"import sys; from discern.cli import main\nfor words in {commands!r}: sys.argv[1:] = words; main()"
+        answer = subprocess.run([sys.executable, "-c", code], env=bare | gl, capture_output=True, text=True)
         assert answer.returncode == 0, answer.stderr
-    report = json.loads(answer.stdout)
+        said += answer.stdout.splitlines()
+    report = json.loads(said[-1])
     assert set(report["per_dimension"]) == {"hinge"}
     assert 0 <= report["success"] <= 1
 

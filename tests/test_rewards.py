@@ -141,6 +141,7 @@ def test_the_penalty_is_taken_between_real_and_fake():
     assert loss == pytest.approx(float(gap), abs=1e-5)
 
 
+@pytest.mark.usefixtures("optimised")
 def test_the_critic_learns_to_tell_what_was_achieved_from_the_goal():
     reward = WganReward()
     params = reward.init(jax.random.key(0), 2, (8, 8, 3))
