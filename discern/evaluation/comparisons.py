@@ -27,7 +27,8 @@ def draw_bars(panels: dict[str, dict[str, dict[str, list[float]]]], random: dict
 
     Bars are interquartile means, the lines on them 95 % bootstrap intervals.
     """
-    figure, axes = plt.subplots(1, len(panels), figsize=(6 * len(panels), 4), layout="constrained", squeeze=False)
+    wide = max(6.0, 0.8 * max(map(len, panels.values())))
+    figure, axes = plt.subplots(1, len(panels), figsize=(wide * len(panels), 4), layout="constrained", squeeze=False)
     for panel, (world, methods) in zip(axes[0], panels.items(), strict=True):
         strategies = list(dict.fromkeys(name for bars in methods.values() for name in bars))
         width = 0.8 / len(strategies)
@@ -41,9 +42,10 @@ def draw_bars(panels: dict[str, dict[str, dict[str, list[float]]]], random: dict
             panel.bar(places, heights, width, color=SHADES[i], hatch=HATCHES[i], edgecolor="black", label=strategy)
             panel.errorbar(places, heights, np.maximum(errors, 0), fmt="none", ecolor="black", capsize=3)
         panel.axhline(100 * random[world], color="black", linestyle=":", label="random policy")
-        panel.set_xticks(range(len(methods)), list(methods), rotation=20)
+        panel.set_xticks(range(len(methods)), list(methods), rotation=20, ha="right", rotation_mode="anchor")
         panel.set(title=world, ylabel="held-out goals reached (test half), %", ylim=(0, 102))
-        panel.legend(title="goal buffer", fontsize=8)
+    shown = dict(reversed(pair) for panel in axes[0] for pair in zip(*panel.get_legend_handles_labels(), strict=True))
+    figure.legend(shown.values(), shown, title="goal buffer", fontsize=8, loc="outside right upper")
     _save(figure, path)
 
 
