@@ -171,7 +171,7 @@ FAST_IN: dict[str, dict[str, Any]] = {
     "arena/16": {"learner.learning_rate": 2e-3},
     "arena/two": TWINS
     | {"reward.pair_gap": 2.0, "reward.hidden": 128, "learner.learning_rate": 1e-3, "learner.replay_ratio": 8.0}
-    | {"learner.anneal": 0.5},
+    | {"learner.anneal": 0.5, "relabel.hindsight_window": 1},
     "arena/maze": {"learner.learning_rate": 1e-3},
     "arena/84": {},
     "atari": ATARI_FAST,
