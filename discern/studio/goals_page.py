@@ -67,6 +67,7 @@ class Visit(NamedTuple):
 def goals_tab(answers: "GoalsAnswers", page: gr.Blocks, agent: gr.Dropdown, tab: gr.Tab) -> GoalsTab:
     """Lays the tab out and wires it."""
     visit, lists = gr.State(), {}
+    kept = gr.State([])  # goals made by hand; apart from the visit, which a pursuit writes as it was when it began
     with gr.Row():
         with gr.Column(scale=3):
             stage = gr.HTML(elem_id="stage")
@@ -100,12 +101,19 @@ def goals_tab(answers: "GoalsAnswers", page: gr.Blocks, agent: gr.Dropdown, tab:
     averaging = average.click(answers.average, [visit, attempts, steps], strip, **hidden)
     both: list[Any] = [running, averaging]
     stop.click(None, cancels=both)
-    entered = [visit, stage, *lists.values(), layout, colour, strip, steps, rival, film_button]
+    entered = [visit, stage, *lists.values(), layout, colour, strip, steps, rival, film_button, kept]
     gr.on([page.load, agent.change], answers.enter, agent, entered, cancels=both, show_progress_on=stage)
-    gr.on([one.select for one in lists.values()], answers.choose, visit, [visit, stage], cancels=both[:1], **hidden)
+    gr.on(
+        [one.select for one in lists.values()],
+        answers.choose,
+        [visit, kept],
+        [visit, stage],
+        cancels=both[:1],
+        **hidden,
+    )
     gr.on([layout.input, colour.input], answers.draw_map, [visit, layout, colour], lists["map"], **hidden)
     file.upload(answers.upload, [visit, file], [visit, stage, notice, file], cancels=both[:1])
-    tab.select(answers.refresh, visit, [visit, lists[HAND]], **hidden)
+    tab.select(answers.refresh, visit, [kept, lists[HAND]], **hidden)
     return GoalsTab(visit, stage, both[:1])
 
 
@@ -126,33 +134,34 @@ class GoalsAnswers:
     def enter(self, agent: str | None) -> list[Any]:
         """A visitor begins with an agent: its goals, the first of them on stage, and the map."""
         if not agent:
-            return [None, pictures.note(NO_AGENT), *[gr.skip()] * (len(NOTHING) + 7)]
+            return [None, pictures.note(NO_AGENT), *[gr.skip()] * (len(NOTHING) + 8)]
         watched = self.watched(agent)
         lists = {"goal set": watched.goal_set, "goal buffer": watched.goal_buffer(), "achieved": watched.achieved()}
-        lists |= {HAND: saved_goals(watched.agent.spec)}
         lists["map"] = lists["goal set"] + lists["goal buffer"]
         visit = Visit(agent, lists["map"][0], lists)
         names, layout = [dimension.name for dimension in watched.agent.spec.dimensions], next(iter(LAYOUTS))
         first = names[0] if names else None
-        shown = [pictures.tiles(lists[source], nothing) for source, nothing in NOTHING.items()]
+        kept = saved_goals(watched.agent.spec)
+        shown = [pictures.tiles((lists | {HAND: kept})[source], nothing) for source, nothing in NOTHING.items()]
         shown += [self.draw_map(visit, layout, first), layout]
         colour = gr.Radio(choices=names, value=first, visible=bool(names))
         most, ends = watched.agent.horizon, watched.agent.config.relabel.ends
         steps = gr.Slider(1, most, most, step=1, visible=ends)
         rival = gr.Dropdown(choices=[ALONE, *self.library.rivals(agent)], value=ALONE)
         film_button = gr.DownloadButton(value=None, interactive=False)
-        return [visit, still(watched, visit.goal), *shown, colour, pictures.note(AVERAGES), steps, rival, film_button]
+        first_seen = [visit, still(watched, visit.goal), *shown, colour, pictures.note(AVERAGES)]
+        return [*first_seen, steps, rival, film_button, kept]
 
     def refresh(self, visit: Visit | None) -> tuple[Any, Any]:
         """Goals that were made since the tab was last seen."""
         if visit is None:
             return gr.skip(), gr.skip()
-        lists = visit.lists | {HAND: saved_goals(self.watched(visit.agent).agent.spec)}
-        return visit._replace(lists=lists), pictures.tiles(lists[HAND], NOTHING[HAND])
+        kept = saved_goals(self.watched(visit.agent).agent.spec)
+        return kept, pictures.tiles(kept, NOTHING[HAND])
 
-    def choose(self, visit: Visit, event: gr.EventData) -> tuple[Visit, str]:
+    def choose(self, visit: Visit, kept: list[Goal], event: gr.EventData) -> tuple[Visit, str]:
         """A click on goal `index` of a list or of the map."""
-        goal = visit.lists[event.source][event.index]
+        goal = (visit.lists | {HAND: kept})[event.source][event.index]
         return visit._replace(goal=goal), still(self.watched(visit.agent), goal)
 
     def draw_map(self, visit: Visit, layout: str, name: str | None) -> str:
