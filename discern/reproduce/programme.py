@@ -180,9 +180,11 @@ def _trials(
     for run in folders:
         for trial in run.trials():
             if is_finished(root / trial.name):
-                taken = trial.trial == (run.trial or 0)
-                rows[trial] = {"command": trial.command(minutes, preset_name), "tune": on_tune(root / trial.name)}
-                rows[trial]["taken"] = taken
+                rows[trial] = {
+                    "command": trial.command(minutes, preset_name),
+                    "tune": on_tune(root / trial.name),
+                    "taken": trial.trial == (run.trial or 0),
+                }
     return list(rows.values())
 
 

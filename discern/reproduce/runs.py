@@ -1,7 +1,7 @@
 """The training runs of the programme: which worlds, methods and goal buffers, and what each is on the command line."""
 
+import dataclasses
 from dataclasses import dataclass
-from dataclasses import replace as replace_run
 from typing import Any
 
 from discern.config import Config, flag, replace
@@ -82,7 +82,8 @@ class Run:
 
     def trials(self) -> list["Run"]:
         """The runs by which its reward is tuned in its world: as it is, its learning rate cut, and its own settings."""
-        return [replace_run(self, seed=TRIAL_SEED, trial=trial) for trial in range(2 + len(TRIALS[self.method]))]
+        count = 2 + len(TRIALS[self.method])
+        return [dataclasses.replace(self, seed=TRIAL_SEED, trial=trial) for trial in range(count)]
 
     def changes(self, minutes: float | None, preset_name: PresetName) -> dict[str, Any]:
         """What differs from the world's own preset."""
