@@ -66,13 +66,8 @@ def made(name: str) -> tuple[str, str]:
     for line in (HERE / "README.md").read_text().splitlines():
         if line.startswith("| `"):
             cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-            before = list(rows.values())[-1:]
-            same, like = re.match(r"the same(?=$|,)", cells[2]), re.fullmatch(r"as `(\w+)`", cells[2])
-            if same and before:
-                cells[2] = before[0][2] + cells[2][same.end() :].replace(", then", "; then")
-            elif like:
+            if like := re.fullmatch(r"as `(\w+)`", cells[2]):
                 cells[2] = rows[like[1]][2]
-            cells[1] = cells[1].replace("with the same", "with the settings of `seaquest`")
             rows[cells[0].strip("| `")] = cells
     return rows[name][1], rows[name][2]
 

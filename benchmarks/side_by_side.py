@@ -4,7 +4,7 @@
 
 A plan has `what`, and `lanes`, each with a `name`, its `cores` ("0-2"), its share of the accelerator's `memory`, and
 `runs`: what follows `discern train`, one after the other, if wanted with --seeds. A run whose folder is there already
-goes on. No run outlasts the minutes; each is scored, exported and packed.
+goes on. No run outlasts the minutes; each is scored and exported, and a lane's runs and log become one archive.
 """
 
 import json
@@ -35,7 +35,7 @@ FINAL = ("success", "at_some_step", "random")
 class Plan:
     plan: tyro.conf.Positional[Path]
     out: Path = Path("side_by_side")
-    """Where logs, packed runs and the JSON go."""
+    """Where the lanes' archives and the JSON go."""
     runs: Path = Path("runs")
     """Where run folders go, and are looked for."""
     minutes: float = 9.0
@@ -123,14 +123,22 @@ def rounded(row: dict[str, Any], names: tuple[str, ...] | None) -> dict[str, Any
 
 
 def pack(lane: dict[str, Any], plan: Plan) -> None:
-    """The lane's runs without checkpoints, in one archive."""
+    """The lane's log and its runs without checkpoints, in one archive; says why a lane has no runs."""
 
     def small(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
         return None if "checkpoints" in info.name or "tfevents" in info.name else info
 
-    with tarfile.open(plan.out / f"{lane['name']}.tar.gz", "w:gz") as archive:
-        for folder in sorted(plan.runs.glob(f"{lane['name']}*")):
+    name = lane["name"]
+    log = plan.out / f"{name}.log"
+    folders = [plan.runs / (name + (f"-{number}" if number else "")) for number in range(len(lane["runs"]))]
+    with tarfile.open(plan.out / f"{name}.tar.gz", "w:gz") as archive:
+        for folder in filter(Path.exists, folders):
             archive.add(folder, folder.name, filter=small)
+        if log.exists():
+            archive.add(log, log.name)
+    if not any(folder.exists() for folder in folders):
+        print(name, "trained nothing:", log.read_text().strip() if log.exists() else "no time was left")
+    log.unlink(missing_ok=True)
 
 
 def main() -> None:

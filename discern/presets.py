@@ -134,6 +134,7 @@ ATARI_FAST: dict[str, Any] = (
         "actor.host_groups": 3,
         "actor.horizon": 25,
         "actor.in_order": False,
+        "learner.anneal": 0.5,
         "learner.batch": 128,
         "learner.inverse_dynamics": 1.0,
         "learner.replay_ratio": 16.0,
@@ -186,7 +187,7 @@ FAST_IN: dict[str, dict[str, Any]] = {
     | DIVERSE  # most poles hang, goals stand
     | {"actor.horizon": 140, "control.episode": 420}  # a fifth of the goals is out of anybody's reach in 100 steps
     | {"learner.anneal": 0.5, "learner.batch": 48},
-    "control/ball_in_cup-catch": SWUNG | {"actor.ez_greedy": 1.5},
+    "control/ball_in_cup-catch": SWUNG | {"actor.ez_greedy": 1.5, "relabel.hindsight_window": 1},
     "control/finger-spin": SWUNG | {"actor.ez_greedy": 1.0},  # a strike takes a few steps
     "gym": GYM_FAST,
     "minigrid": GYM_FAST

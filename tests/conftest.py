@@ -70,12 +70,14 @@ def _little_play() -> Iterator[None]:
 
 @pytest.fixture
 def optimised() -> Iterator[None]:
-    """Programs compiled as users have them, for tests that compute for longer than they compile."""
+    """Programs compiled as users have them, for tests that compute for longer than they compile, or to the last bit."""
     import jax  # only workers, and not before they read the environment above
 
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", True)
+    for disabled in (False, True):
+        jax.config.update("jax_disable_most_optimizations", disabled)
+        jax.clear_caches()  # programs do not remember how they were compiled
+        if not disabled:
+            yield
 
 
 @pytest.fixture(scope="session")

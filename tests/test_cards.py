@@ -36,17 +36,16 @@ def test_a_card_is_what_its_script_writes(name):
 def test_figures_and_commands_come_from_where_they_were_measured():
     card = (AGENTS / "ball_in_cup" / "README.md").read_text()
     for part in (
-        "75.5 % (66.2 to 82.9)",
-        "2.5 %",
-        "ball_z 86.0 %",
-        "9,796,096 agent steps",
-        "ball_in_cup-catch --minutes 8.1",
+        "81.4 % (72.7 to 87.8)",
+        "2.6 %",
+        "ball_z 92.2 %",
+        "9,973,760 agent steps",
+        "ball_in_cup-catch --minutes 8.6",
     ):
         assert part in card
     machines = {name: CARDS["made"](name)[1] for name in NAMES}
-    assert machines["ball_in_cup"] == machines["pendulum"] == machines["finger"]
+    assert machines["pendulum"] == machines["finger"]
     assert "seven runs" in machines["watermaze"] and "six runs" in machines["cartpole"]
-    assert "then 8 cores" in machines["montezuma_revenge"]
 
 
 def test_the_worst_goals_come_first(monkeypatch, tmp_path):

@@ -184,6 +184,7 @@ def test_what_a_step_returned_stays_as_it_was():
         env.recv()
 
 
+@pytest.mark.usefixtures("optimised")  # as the digest was made
 def test_goals_are_held_out_and_fixed():
     env = make_scored_env("control/reacher-hard", 1)
     goals, again = goal_set(env), goal_set(env)
