@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -35,7 +36,7 @@ from discern.presets import preset  # noqa: E402
 
 TINY = {
     "minutes": None,
-    "steps": 2000,
+    "steps": 1200,
     "actor.environments": 4,
     "actor.horizon": 5,
     "learner.batch": 4,
@@ -57,27 +58,39 @@ def pytest_unconfigure() -> None:
         shutil.rmtree(COMPILED, ignore_errors=True)
 
 
+LITTLE_PLAY: dict[str, Any] = {"UPDATES": 2, "BYTES": 2**18, "GROUPS": {"gym": 1, "atari": 1, "control": 1}}
+PLAYS_LITTLE = f"from discern.evaluation import told_apart; vars(told_apart).update({LITTLE_PLAY})\n"  # for processes
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _little_play() -> Iterator[None]:
     """Embeddings that tell goals apart learn next to nothing, so that runs take no longer for them."""
     from discern.evaluation import told_apart
 
     with pytest.MonkeyPatch.context() as patched:
-        for name, value in (("UPDATES", 2), ("BYTES", 2**18), ("GROUPS", {"gym": 1, "atari": 1, "control": 1})):
+        for name, value in LITTLE_PLAY.items():
             patched.setattr(told_apart, name, value)
         yield
 
 
 @pytest.fixture
 def optimised() -> Iterator[None]:
-    """Programs compiled as users have them, for tests that compute for longer than they compile, or to the last bit."""
+    """Programs compiled as users have them, for tests that compute for longer than they compile."""
     import jax  # only workers, and not before they read the environment above
 
-    for disabled in (False, True):
-        jax.config.update("jax_disable_most_optimizations", disabled)
-        jax.clear_caches()  # programs do not remember how they were compiled
-        if not disabled:
-            yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
+@pytest.fixture
+def to_the_bit(optimised) -> Iterator[None]:
+    """The same for every program, where sums that round otherwise would show: JAX reuses what it compiled before."""
+    import jax
+
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

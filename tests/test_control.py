@@ -18,7 +18,7 @@ from discern.evaluation.achievement import reached
 from discern.evaluation.goal_sets import goal_set
 from discern.presets import preset
 from discern.types import UserError
-from tests.conftest import TINY
+from tests.conftest import PLAYS_LITTLE, TINY
 from tests.needs import skip_for_lack_of
 from tests.opengl import draw_with_opengl
 
@@ -184,7 +184,7 @@ def test_what_a_step_returned_stays_as_it_was():
         env.recv()
 
 
-@pytest.mark.usefixtures("optimised")  # as the digest was made
+@pytest.mark.usefixtures("to_the_bit")
 def test_goals_are_held_out_and_fixed():
     env = make_scored_env("control/reacher-hard", 1)
     goals, again = goal_set(env), goal_set(env)
@@ -249,14 +249,13 @@ def test_no_opengl_is_needed(tmp_path):
     world = f"control/pendulum-swingup --run {run} --minutes None --steps 200 --actor.twins 2".split()
     said = []
     for gl, commands in (
-        ({}, [["train", *world, *flags, "--network.channels", "4", "4"]]),
-        (
-            {"MUJOCO_GL": "disabled"},
-            [["export", run, agent], ["evaluate", agent, "--count", "4", "--trials", "2", "--json"]],
-        ),
+        ({}, [["train", *world, *flags, "--network.channels", "4", "4"], ["export", run, agent]]),
+        ({"MUJOCO_GL": "disabled"}, [["evaluate", agent, "--count", "4", "--trials", "1", "--json"]]),
     ):
         code = f"import sys; from discern.cli import main\nfor words in {commands!r}: sys.argv[1:] = words; main()"
-        answer = subprocess.run([sys.executable, "-c", code], env=bare | gl, capture_output=True, text=True)
+        answer = subprocess.run(
+            [sys.executable, "-c", PLAYS_LITTLE + code], env=bare | gl, capture_output=True, text=True
+        )
         assert answer.returncode == 0, answer.stderr
         said += answer.stdout.splitlines()
     report = json.loads(said[-1])

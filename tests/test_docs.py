@@ -15,6 +15,7 @@ from discern import cli
 from discern.config import FIELDS, RewardConfig, flag
 from discern.envs import WORLDS
 from discern.presets import FAST_IN, SIZES, preset
+from tests.conftest import PLAYS_LITTLE
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "discern"
@@ -150,7 +151,8 @@ def test_your_own_environment_as_the_page_says(tmp_path):
     budgets = {"train": tiny, "evaluate": "--trials 1 --count 4", "record": ""}
     for command in commands.strip().splitlines():
         _, _, _, name, *words = shlex.split(command)
-        line = [sys.executable, "-c", "from discern.cli import main; main()", name, *words, *budgets[name].split()]
+        code = f"{PLAYS_LITTLE}from discern.cli import main; main()"
+        line = [sys.executable, "-c", code, name, *words, *budgets[name].split()]
         done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "dot" / "goals.png").exists()

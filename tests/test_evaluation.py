@@ -66,7 +66,7 @@ def test_goal_sets_are_fixed():
     ("world", "digest"),
     [("arena", "214b2e07b78dfc2f"), ("arena/two", "2b59ebef952432d2"), ("watermaze", "bc7b64e8b6084c5c")],
 )
-@pytest.mark.usefixtures("optimised")  # as the digests were made: other sums round otherwise
+@pytest.mark.usefixtures("to_the_bit")
 def test_the_halves_of_a_goal_set_share_no_goal(world, digest):
     env = make_env(world)
     tune, test, both = (goal_set(env, name) for name in ("even:tune", "even:test", "even"))

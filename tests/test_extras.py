@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from discern.machine import EXTRAS
+from tests.conftest import PLAYS_LITTLE
 from tests.refusals import Refused, refused
 
 __all__ = ["refused"]
@@ -38,7 +39,7 @@ class Hidden(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Hidden())
-from discern.cli import main
+{PLAYS_LITTLE}from discern.cli import main
 tiny = (
     "--steps 400 --actor.environments 4 --actor.horizon 5 --learner.batch 4 --learner.replay-ratio 1 "
     "--replay-capacity 16 --goal-buffer.capacity 16 --reward.decoy-pool None --network.channels 4 --network.features 8 "

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from discern.training import live
 from discern.training.live import View, braille, clock
+from tests.conftest import PLAYS_LITTLE
 from tests.test_train import FLAGS
 
 ROW = {
@@ -168,7 +169,7 @@ def test_ctrl_c_on_a_real_terminal(tmp_path):
     ]
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     child = subprocess.Popen(
-        [sys.executable, "-c", ON_ITS_TERMINAL, *words],
+        [sys.executable, "-c", PLAYS_LITTLE + ON_ITS_TERMINAL, *words],
         env=environment | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"},
         stdin=inside,
         stdout=inside,

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import TINY
+from tests.conftest import PLAYS_LITTLE, TINY
 
 DOCS = Path(__file__).parent.parent / "docs"
 CELLS = json.loads((DOCS / "quick_start.ipynb").read_text())["cells"]
@@ -46,7 +46,7 @@ def test_its_code_runs_in_order(tmp_path):
     code = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
     settings = repr({**TINY, "steps": 400, "env": "arena", "learner.learning_rate": 1e-3})  # as `tiny_run`, compiled
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", RUNNER],
+        [sys.executable, "-W", "error", "-c", PLAYS_LITTLE + RUNNER],
         input=json.dumps(code),
         cwd=DOCS,
         env=os.environ | {"QUICK_START": settings, "TMPDIR": str(tmp_path)},

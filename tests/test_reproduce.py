@@ -22,7 +22,7 @@ from discern.reproduce.programme import with_best_trials
 from discern.reproduce.runs import PAPERS, PARTS
 from discern.training import loop
 from discern.types import UserError
-from tests.conftest import TINY
+from tests.conftest import PLAYS_LITTLE, TINY
 
 SMALL = {**programme.TINY, **TINY, "evaluate_every": 500}
 
@@ -207,7 +207,7 @@ def test_figures_are_drawn_from_runs_made_once(tmp_path, monkeypatch):
 def test_a_killed_programme_goes_on_where_it_stopped(tmp_path):
     small = {**SMALL, "steps": 6_000, "evaluate_every": None, "checkpoint_seconds": 0.1}
     code = (
-        "from dataclasses import replace; from pathlib import Path\n"
+        f"{PLAYS_LITTLE}from dataclasses import replace; from pathlib import Path\n"
         "from discern.reproduce import FIGURES, reproduce, runs\n"
         "FIGURES['cartpole'] = replace(FIGURES['cartpole'], methods=('autoencoder',))\n"
         f"runs.TINY = {small!r}; reproduce(['cartpole'], Path({str(tmp_path)!r}), preset_name='tiny')"

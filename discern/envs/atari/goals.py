@@ -154,11 +154,15 @@ def search() -> dict[Place, Found]:
     lives = emulator.lives
     frontier, seen, resting = [emulator.clone()], set(), {}
     for steps in range(1, STEPS + 1):
-        reached = []
+        reached, memories = [], set()
         for state in frontier:
             for action in (NOOP, UP, RIGHT, LEFT, DOWN, FIRE, RIGHTFIRE, LEFTFIRE):
                 emulator.restore(state)
                 look = emulator.step(action)
+                memory = look.ram.tobytes()
+                if memory in memories:  # another action led to the same
+                    continue
+                memories.add(memory)
                 place, next_place = tuple(emulator.position), tuple(emulator.after(NOOP, 1))
                 if emulator.lives < lives or np.isnan(place).any() or (place, next_place) in seen:
                     continue
