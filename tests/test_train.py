@@ -142,9 +142,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, tiny, stopping):
     changes = {"save_replay": True, "goal_buffer.p_replace": 0.05, "learner.target_interval": 7, "learner.anneal": 0.5}
     config, parts = replace(tiny, changes), tmp_path / "parts"
     whole = train(config, tmp_path / "whole", QUIET)
-    with stopping(700), pytest.raises(StoppedError):
+    with stopping(400), pytest.raises(StoppedError):
         train(replace(config, {"steps": 2 * config.steps}), parts, QUIET)
-    with stopping(1300), pytest.raises(StoppedError):
+    with stopping(800), pytest.raises(StoppedError):
         resume(parts, steps=config.steps, console=QUIET)
     resume(parts, console=QUIET)
     ours, theirs = arrays_of(whole), arrays_of(parts)
