@@ -55,14 +55,20 @@ def main() -> None:
 
     second, fifth, sixth = (runs(f"atari_{which}_runs_h200") for which in ("second", "fifth", "sixth"))
     montezuma = "montezuma_revenge, as many decoys as the teacher is ready for, persistent exploration"
-    hidden, before = "T = 25, a part hidden", "T = 50"
+    annealed, hidden, before = "annealed", "T = 25, a part hidden", "T = 50"
+    last = {run["name"]: run for run in runs("last_frames_h200")}
     games = {
         "Seaquest": {
+            annealed: last["seaquest_anneal"],
             hidden: sixth["seaquest, 13.1 minutes"],
             "T = 25": sixth["seaquest, 3072 environments"],
             before: fifth["seaquest"],
         },
-        "Montezuma's Revenge": {hidden: sixth["montezuma_revenge, 13.1 minutes"], before: second[montezuma]},
+        "Montezuma's Revenge": {
+            annealed: last["montezuma_anneal"],
+            hidden: sixth["montezuma_revenge, 13.1 minutes"],
+            before: second[montezuma],
+        },
     }
     curves = {game: {label: [success(run)] for label, run in tried.items()} for game, tried in games.items()}
     draw_curves(curves, HERE / "atari-curves.png")
