@@ -14,8 +14,7 @@ FILES = sorted((ROOT / "agents").glob("*/agent.safetensors"))
 
 
 @pytest.mark.parametrize(
-    ("name", "goals", "least"),
-    [("arena", 100, 0.95), ("point_mass", 30, 0.95), ("reacher", 30, 0.95)],
+    ("name", "goals", "least"), [("arena", 100, 0.95), ("point_mass", 30, 0.95), ("reacher", 30, 0.95)]
 )
 @pytest.mark.usefixtures("optimised")
 def test_shipped_agents_reach_their_goals(name, goals, least):
