@@ -127,13 +127,12 @@ def test_on_one_machine_and_on_a_cluster_a_run_is_the_same(nodes, tmp_path, tiny
 
 @pytest.mark.usefixtures("optimised")
 def test_it_learns_on_three_nodes(nodes, tmp_path):
-    short = {"learner.batch": 16, "steps": 100_000, "evaluate_every": None, "checkpoint_seconds": 1e9}
+    short = {"learner.batch": 16, "steps": 160_000, "evaluate_every": None, "checkpoint_seconds": 1e9}
     config = replace(preset("arena/16"), short)
     run = train(config, tmp_path / "run", QUIET, nodes.address, 3)
     last = RunFolder(run).metrics()[-1]
     assert last["random"] < 0.08
-    assert last["success"] > 0.25
-    assert last["success"] > 5 * last["random"]
+    assert last["success"] >= 0.5
     assert last["actors_lost"] == last["nodes_lost"] == last["batches_refused"] == 0
     assert last["parameter_lag_seen"] <= last["parameter_lag"]
 
@@ -243,9 +242,9 @@ def test_killed_actors_and_a_dead_node_are_replaced_and_counted(nodes, tmp_path,
 def test_through_ray_two_actors_are_nearly_as_fast_as_in_one_process():
     """The benchmark itself, with a bound loose enough for a busy machine; results/ has the measured ratio."""
     benchmark = Path(__file__).parent.parent / "benchmarks" / "cluster.py"
-    command = [sys.executable, str(benchmark), "--seconds", "1", "--rounds", "1", "--env", "arena/16"]
+    command = [sys.executable, str(benchmark), "--seconds", "3", "--env", "arena/16"]
     ratios = []
-    for _ in range(4):  # tests beside this one come and go, between its two halves too
+    for _ in range(2):  # tests beside this one come and go, between its two halves too
         report = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         ratios.append(min(report[part]["ray_over_one_process"] for part in ("training", "acting")))
         if ratios[-1] > 0.6:

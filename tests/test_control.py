@@ -249,8 +249,11 @@ def test_no_opengl_is_needed(tmp_path):
     world = f"control/pendulum-swingup --run {run} --minutes None --steps 200 --actor.twins 2".split()
     said = []
     for gl, commands in (
-        ({}, [["train", *world, *flags, "--network.channels", "4", "4"], ["export", run, agent]]),
-        ({"MUJOCO_GL": "disabled"}, [["evaluate", agent, "--count", "4", "--trials", "1", "--json"]]),
+        ({}, [["train", *world, *flags, "--network.channels", "4", "4"]]),
+        (
+            {"MUJOCO_GL": "disabled"},
+            [["export", run, agent], ["evaluate", agent, "--count", "4", "--trials", "2", "--json"]],
+        ),
     ):
         code = f"import sys; from discern.cli import main\nfor words in {commands!r}: sys.argv[1:] = words; main()"
         answer = subprocess.run(

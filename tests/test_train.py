@@ -41,12 +41,12 @@ def arrays_of(run: Path) -> dict[str, np.ndarray]:
 
 @pytest.mark.usefixtures("optimised")
 def test_a_short_run_really_learns(tmp_path):
-    """The smallest world, in a third of its steps and batches so small that there are many."""
-    short = {"learner.batch": 16, "steps": 100_000, "evaluate_every": None, "checkpoint_seconds": 1e9}
+    """The smallest world, in two fifths of its steps and batches so small that there are many."""
+    short = {"learner.batch": 16, "steps": 120_000, "evaluate_every": None, "checkpoint_seconds": 1e9}
     run = train(replace(discern.preset("arena/16"), short), tmp_path / "run", QUIET)
     last = RunFolder(run).metrics()[-1]
     assert last["random"] < 0.08
-    assert last["success"] > 0.4
+    assert last["success"] > 0.5
     assert last["success"] > 5 * last["random"]
 
 
