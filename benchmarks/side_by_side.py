@@ -26,6 +26,8 @@ from discern.evaluation.final import is_finished, load_final
 from discern.storage.run_folder import RunFolder
 
 SCORING = 50.0  # seconds kept for scoring, exporting and packing
+MEMORY = 0.1  # of the accelerator, for a lane whose plan names none
+SHARED = 0.95  # of the accelerator's memory, at most: each process takes some besides its share
 KEPT = ("seconds", "steps", "updates", "success", "at_some_step", "per_dimension", "told_apart", "told_apart_pixels")
 
 FINAL = ("success", "at_some_step", "random")
@@ -45,7 +47,7 @@ class Plan:
 
 def discern(words: list[str], lane: dict[str, Any], log: Path, until: float) -> int:
     """Runs a command on the lane's cores; one that is not done by then is asked to stop, and so saves."""
-    environment = os.environ | {"XLA_PYTHON_CLIENT_MEM_FRACTION": str(lane.get("memory", 0.1))}
+    environment = os.environ | {"XLA_PYTHON_CLIENT_MEM_FRACTION": str(lane.get("memory", MEMORY))}
     command = ["taskset", "-c", lane["cores"], sys.executable, "-m", "discern", *words]
     with log.open("a") as file:
         file.write(f"$ discern {' '.join(words)}\n")
@@ -147,6 +149,9 @@ def main() -> None:
     until = time.monotonic() + 60 * plan.minutes
     plan.out.mkdir(parents=True, exist_ok=True)
     lanes = wanted["lanes"]
+    shares = sum(lane.get("memory", MEMORY) for lane in lanes)
+    if shares > SHARED:
+        sys.exit(f"the lanes ask for {shares:.2f} of the accelerator's memory: {SHARED} is the most")
     with ThreadPoolExecutor(len(lanes)) as threads:
         futures = [threads.submit(run_lane, lane, plan, until) for lane in lanes]
     done = [future.result() for future in futures if not future.exception()]

@@ -1,7 +1,7 @@
 """A trained agent in the user's hands: load it, give it a goal image, let it act."""
 
 import os
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -291,6 +291,7 @@ def _load_file(file: Path) -> Agent:
     return Agent(config, spec, params, goal_images, steps, from_file=file)
 
 
+@lru_cache(maxsize=16)
 def _shapes(config: Config, spec: EnvSpec) -> Params:
     """The shapes of an agent's parameters."""
     goals = jax.ShapeDtypeStruct((config.goal_buffer.capacity, *spec.image_shape), jnp.uint8)

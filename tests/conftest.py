@@ -53,6 +53,24 @@ TINY = {
 }
 
 
+LONGEST = (  # half a minute each, and more beside others
+    "test_killed_at_ten_random_moments_it_always_comes_back",
+    "test_through_ray_two_actors_are_nearly_as_fast_as_in_one_process",
+    "test_it_learns_on_three_nodes",
+    "test_killed_actors_and_a_dead_node_are_replaced_and_counted",
+    "test_on_one_machine_and_on_a_cluster_a_run_is_the_same",
+    "test_goal_sets_are_made_again_the_same",
+    "test_a_short_run_really_learns",
+    "test_a_run_is_scored_on_both_goal_sets_and_resumes",
+    "test_its_code_runs_in_order",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, so that no process is still at one when the others are done."""
+    items.sort(key=lambda item: item.name.partition("[")[0] not in LONGEST)
+
+
 def pytest_unconfigure() -> None:
     if not IS_WORKER:
         shutil.rmtree(COMPILED, ignore_errors=True)

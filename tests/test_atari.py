@@ -378,7 +378,7 @@ def test_before_a_lost_life_the_avatar_is_helpless_and_after_it_locked(game):
     while emulator.lives == lives:
         before = is_well(emulator)
         action = int(chance.integers(18)) if chance.random() < 0.2 else action
-        emulator.step(action)
+        emulator.play(action)
     assert not before
     for _ in range(AVATARS[game].locked_after_loss - 1):
         assert not emulator.is_controllable(steps=1)

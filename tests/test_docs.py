@@ -168,7 +168,7 @@ def test_a_world_of_a_package_as_its_page_says(document, tmp_path, monkeypatch):
         "--steps 60 --minutes None --actor.environments 4 --actor.horizon 4 --actor.warm-up 1 --learner.batch 4 "
         "--replay-capacity 16 --learner.replay-ratio 1 --network.time-units 4 --goal-buffer.capacity 16 --gym.size 24 "
         "--network.channels 4 --network.kernels 6 --network.strides 6 --network.features 8 --network.lstm 8 "
-        "--evaluation-goals 4 --evaluate-every None"
+        "--evaluation-goals 4 --evaluate-every None --actor.host-groups 1"
     )
     budgets = {"train": tiny, "evaluate": "--trials 1 --count 4", "record": ""}
     for command in re.search(r"```bash\n(.*?)```", page, re.S)[1].strip().splitlines():

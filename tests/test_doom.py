@@ -223,7 +223,7 @@ def test_the_page_s_commands(monkeypatch, tmp_path, capsys):
         "--steps 120 --actor.environments 2 --actor.horizon 5 --actor.warm-up 2 --learner.batch 4 --replay-capacity 16 "
         "--learner.replay-ratio 1 --reward.decoy-pool None --network.time-units 4 --goal-buffer.capacity 16 "
         "--network.channels 4 --network.kernels 8 --network.strides 8 --network.features 8 --network.lstm 8 "
-        "--evaluation-goals 4"
+        "--evaluation-goals 4 --actor.host-groups 1"
     )
     budgets = {"evaluate": "--trials 1 --count 4"}
     monkeypatch.chdir(tmp_path)

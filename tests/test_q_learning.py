@@ -8,9 +8,13 @@ from jaxtyping import TypeCheckError
 
 from discern.agent.q_learning import goal_returns, peng_q_lambda, td_loss
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what rlax imports uses deprecated corners of JAX
-    import rlax
+
+@pytest.fixture(scope="module")
+def rlax():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what rlax imports uses deprecated corners of JAX
+        import rlax
+    return rlax
 
 
 def test_peng_q_lambda_by_hand():
@@ -25,7 +29,7 @@ def test_peng_q_lambda_by_hand():
 
 
 @pytest.mark.parametrize("lambda_", [0.0, 0.65, 0.9, 1.0])
-def test_peng_q_lambda_agrees_with_rlax(lambda_):
+def test_peng_q_lambda_agrees_with_rlax(rlax, lambda_):
     keys = jax.random.split(jax.random.key(0), 3)
     rewards, q_values = jax.random.normal(keys[0], (7,)), jax.random.normal(keys[1], (8, 4))
     discounts, actions = jax.random.uniform(keys[2], (7,)), jnp.arange(7) % 4

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from discern.evaluation.statistics import interquartile_mean, stratified_bootstrap
 
@@ -19,6 +18,8 @@ def test_the_mean_of_the_middle_half(scores, middle):
 
 
 def test_the_interquartile_mean_is_scipys_trimmed_mean():
+    from scipy import stats  # a second to import, for each process of the tests
+
     scores = np.random.default_rng(0).random((13, 5, 11))
     np.testing.assert_allclose(interquartile_mean(scores), stats.trim_mean(scores, 0.25, axis=-1))
 
@@ -35,6 +36,8 @@ def test_intervals_are_those_of_rliable(strata, middle, interval):
 
 
 def test_the_interval_of_one_world_is_scipys():
+    from scipy import stats
+
     scores = np.random.default_rng(3).random(9)
     theirs = stats.bootstrap((scores,), lambda x, axis: stats.trim_mean(x, 0.25, axis=axis), method="percentile", rng=0)
     assert stratified_bootstrap([scores], draws=9999) == pytest.approx(theirs.confidence_interval, abs=0.01)

@@ -19,7 +19,6 @@ from playwright.sync_api import Error, Page, expect, sync_playwright
 import discern
 from discern.config import flag, to_json
 from discern.storage.checkpoint import list_checkpoints
-from discern.studio.page import password_for
 from tests.conftest import TINY
 from tests.needs import skip_for_lack_of
 from tests.test_studio import bad_uploads, without_ends
@@ -461,6 +460,8 @@ def test_the_keyboard_reaches_everything(visitor):
 
 
 def test_others_are_let_in_by_a_password():
+    from discern.studio.page import password_for  # Gradio takes seconds to import, for each process of the tests
+
     assert (password_for("127.0.0.1", None), password_for("localhost", None)) == (None, None)
     assert password_for("127.0.0.1", "correct horse") == "correct horse"
     made = password_for("0.0.0.0", None), password_for("example.org", None)

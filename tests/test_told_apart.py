@@ -8,7 +8,6 @@ import jax
 import numpy as np
 import pytest
 from rich.console import Console
-from scipy import stats
 
 from benchmarks.told_apart import luck, over_agents, recorded
 from discern import cli
@@ -245,6 +244,8 @@ def test_rank_correlation_by_hand(these, those, correlation):
 
 
 def test_rank_correlation_is_spearmans():
+    from scipy import stats  # a second to import, for each process of the tests
+
     one, other = np.random.default_rng(0).integers(0, 6, (2, 30))
     assert rank_correlation(one, other) == pytest.approx(stats.spearmanr(one, other).statistic)
     assert np.isnan(rank_correlation([1, 1], [1, 2]))

@@ -61,7 +61,7 @@ class EnvSpec:
 
 
 class DeviceEnv(Protocol):
-    """A world of pure, unbatched functions that lives inside jit."""
+    """A world of pure, unbatched functions that lives inside jit; hashable, as a frozen dataclass is."""
 
     @property
     def spec(self) -> EnvSpec: ...
@@ -213,7 +213,12 @@ class Hosted:
         self.size = n
         self._env = env
         self._attempts = attempts
-        self._step: Callable = jax.jit(lambda worlds, actions, key: step_worlds(env, worlds, actions, key, attempts))
+
+        def step(worlds: Worlds, actions: jax.Array, key: PRNGKey, steps: int) -> Worlds:
+            return step_worlds(env, worlds, actions, jax.random.fold_in(key, steps), attempts)
+
+        self._reset: Callable = jax.jit(lambda key: reset_worlds(env, key, n, attempts))
+        self._step: Callable = jax.jit(step)
         self._worlds: Worlds | None = None
         self._key = jax.random.key(0)
         self._steps = 0
@@ -221,7 +226,7 @@ class Hosted:
     def reset(self, seed: int) -> HostStep:
         reset_key, self._key = jax.random.split(jax.random.key(seed))
         self._steps = 0
-        self._worlds = reset_worlds(self._env, reset_key, self.size, self._attempts)
+        self._worlds = self._reset(reset_key)
         return self.recv()
 
     def keep(self) -> tuple[Worlds | None, int]:
@@ -233,8 +238,7 @@ class Hosted:
         return self.recv()
 
     def send(self, actions: np.ndarray) -> None:
-        key = jax.random.fold_in(self._key, self._steps)
-        self._worlds = self._step(self._worlds, jnp.asarray(actions), key)
+        self._worlds = self._step(self._worlds, actions, self._key, self._steps)
         self._steps += 1
 
     def recv(self) -> HostStep:

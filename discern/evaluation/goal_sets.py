@@ -5,6 +5,7 @@ is for what is reported. They come from the same generator with other seeds (`GO
 """
 
 import hashlib
+from functools import partial
 from typing import NamedTuple, get_args
 
 import jax
@@ -44,13 +45,13 @@ def goal_set(env: ScoredEnv, name: str | None = None, count: int = 100) -> GoalS
 
 def _cover(env: DeviceEnv, half: Half, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Images and measures of states that cover what can be reached."""
-
-    @jax.jit
-    def make() -> tuple[jax.Array, jax.Array]:
-        keys = jax.random.split(jax.random.key(GOAL_SEEDS[half]), count)
-        index = jnp.arange(count) + (0 if half == "tune" else count)
-        states = jax.vmap(lambda key, index: env.goal_state(key, index, count))(keys, index)
-        return jax.vmap(env.observe)(states), jax.vmap(env.measure)(states)
-
     with jax.default_device(jax.devices("cpu")[0]):  # the same pixels whatever the accelerator
-        return jax.device_get(make())
+        return jax.device_get(_covering(env, half, count))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _covering(env: DeviceEnv, half: Half, count: int) -> tuple[jax.Array, jax.Array]:
+    keys = jax.random.split(jax.random.key(GOAL_SEEDS[half]), count)
+    index = jnp.arange(count) + (0 if half == "tune" else count)
+    states = jax.vmap(lambda key, index: env.goal_state(key, index, count))(keys, index)
+    return jax.vmap(env.observe)(states), jax.vmap(env.measure)(states)

@@ -75,7 +75,7 @@ def save_state(folder: RunFolder, state: TrainState, with_replay: bool) -> Path:
 
     Refuses to save parameters that are no longer finite, so that the last good checkpoint stays the newest.
     """
-    if not all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(state.learner.params)):
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(state.learner.params))):
         raise diverged(folder, state.steps)
     tree: dict[str, Any] = {"goals": state.memory.goals}
     if with_replay:
@@ -163,5 +163,7 @@ def _with_momentum_of(optimiser: Any, fresh: Any) -> Any:
     return jax.tree.map(lambda s, f: s._replace(mu=f.mu) if _is_adam(s) else s, optimiser, fresh, is_leaf=_is_adam)
 
 
-def _halve(leaf: jax.Array) -> jax.Array:
-    return leaf.astype(jnp.bfloat16) if leaf.dtype == jnp.float32 else leaf
+def _halve(leaf: jax.Array) -> np.ndarray:
+    """On the host, where no program has to be compiled for it."""
+    there = np.asarray(leaf)
+    return there.astype(jnp.bfloat16) if there.dtype == np.float32 else there

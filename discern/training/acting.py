@@ -1,6 +1,6 @@
 """One decision rule: from what N environments show to N actions, everything recorded on the way."""
 
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
@@ -42,6 +42,7 @@ def initial_actor(imitator: Imitator, slot: Int32[Array, " N"]) -> ActorState:
     )
 
 
+@cache
 def exploration(config: ActorConfig) -> Float[Array, " N"]:
     """ε_i = base^(1 + exponent · i / (N − 1)), one for each environment (App. A1)."""
     position = jnp.linspace(0.0, 1.0, config.environments)

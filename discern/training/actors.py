@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import jax
@@ -70,6 +71,7 @@ class LocalActors:
         trained_per_update = config.learner.batch * config.actor.horizon
         self.owed_per_turn = self.collector.steps_per_turn * config.learner.replay_ratio / trained_per_update
         self.draw = make_draw(config, shards, self.updates_per_call)
+        self.draw_some = jax.jit(partial(sample, batch=SAMPLED))
         self.keys = Keys(config.seed)
 
     def batch_shapes(self) -> Batch:
@@ -133,7 +135,7 @@ class LocalActors:
         return self.collector.counts(state.collecting)
 
     def sample(self, state: TrainState, key: PRNGKey) -> Trajectories | None:
-        return sample(state.memory.replay, key, SAMPLED) if int(state.memory.replay.filled) else None
+        return self.draw_some(state.memory.replay, key) if int(state.memory.replay.filled) else None
 
     def parameter_lag(self) -> int:
         return math.ceil(self.owed_per_turn / self.updates_per_call) * self.updates_per_call

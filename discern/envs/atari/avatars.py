@@ -66,10 +66,6 @@ class Emulator(Game):
         """A game that begins after a random number of idle frames."""
         self.go_on_from(self._starts[chance.integers(len(self._starts))])
 
-    def step(self, action: int) -> Look:
-        self.play(action)
-        return Look(*(part.copy() for part in self.look))
-
     def clone(self) -> ALEState:
         return self._ale.cloneState()
 
@@ -81,9 +77,13 @@ class Emulator(Game):
         return self._ale.lives()
 
     @property
+    def ram(self) -> np.ndarray:
+        return self._ale.getRAM()
+
+    @property
     def position(self) -> np.ndarray:
         """The avatar's scored dimensions, float32 [D]."""
-        return positions(self.avatar, self._ale.getRAM())
+        return positions(self.avatar, self.ram)
 
     def is_controllable(self, steps: int = 2) -> bool:
         """Whether where the avatar goes depends on the action."""

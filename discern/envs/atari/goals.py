@@ -84,8 +84,9 @@ Goal = tuple[np.ndarray, np.ndarray]  # image, measures
 Place = tuple[float, ...]
 
 
-def _goal(emulator: Emulator, screen: np.ndarray) -> Goal:
-    return shrink_on_host(screen), emulator.position
+def _goal(emulator: Emulator) -> Goal:
+    """What its last step showed."""
+    return shrink_on_host(emulator.look.screen), emulator.position
 
 
 def _by_random_play(emulator: Emulator, chance: np.random.Generator, count: int) -> list[Goal]:
@@ -93,12 +94,13 @@ def _by_random_play(emulator: Emulator, chance: np.random.Generator, count: int)
     found: list[Goal] = []
     emulator.start(chance)
     while len(found) < count:
-        for _ in range(chance.integers(25, 51)):
+        for left in reversed(range(chance.integers(25, 51))):
             if emulator.over:
                 emulator.start(chance)
-            look = emulator.step(int(chance.integers(ACTIONS)))
+            go_on = emulator.skip if left else emulator.play  # only the last step is looked at
+            go_on(int(chance.integers(ACTIONS)))
         if not emulator.avatar.dimensions or (emulator.is_controllable() and not np.isnan(emulator.position).any()):
-            found.append(_goal(emulator, look.screen))
+            found.append(_goal(emulator))
     return found
 
 
@@ -116,16 +118,17 @@ def _by_driving(emulator: Emulator, chance: np.random.Generator, count: int, in_
         for _ in range(chance.integers(100)):  # so that not every goal shows the first fish
             emulator.skip(int(chance.integers(ACTIONS)))
         lives = emulator.lives
-        for _ in range(STEPS):
+        for left in reversed(range(STEPS)):
             gap = target - emulator.position
             x, y = (int(sign) for sign in np.sign(gap) * (np.abs(gap) > 2))
             action = TOWARDS[x, y]
             if chance.random() < 0.3:
                 action = FIRE if action == NOOP else action + 8
-            look = emulator.step(action)
+            go_on = emulator.skip if left else emulator.play
+            go_on(action)
         near = (np.abs(target - emulator.position) <= 3).all()
         if near and emulator.lives == lives and emulator.is_controllable():
-            found.append(_goal(emulator, look.screen))
+            found.append(_goal(emulator))
     return found
 
 
@@ -158,20 +161,25 @@ def search() -> dict[Place, Found]:
         for state in frontier:
             for action in (NOOP, UP, RIGHT, LEFT, DOWN, FIRE, RIGHTFIRE, LEFTFIRE):
                 emulator.restore(state)
-                look = emulator.step(action)
-                memory = look.ram.tobytes()
+                emulator.skip(action)
+                memory = emulator.ram.tobytes()
                 if memory in memories:  # another action led to the same
                     continue
                 memories.add(memory)
-                place, next_place = tuple(emulator.position), tuple(emulator.after(NOOP, 1))
-                if emulator.lives < lives or np.isnan(place).any() or (place, next_place) in seen:
+                place = tuple(emulator.position)
+                if emulator.lives < lives or np.isnan(place).any():
+                    continue
+                next_place = tuple(emulator.after(NOOP, 1))
+                if (place, next_place) in seen:
                     continue
                 seen.add((place, next_place))
                 if place == next_place and not _is_perch(*place):  # a flaw of the game lets him climb thin air
                     continue
                 reached.append(emulator.clone())
                 if place not in resting and _is_perch(*place) and emulator.stays() and emulator.is_controllable(3):
-                    resting[place] = Found(_goal(emulator, look.screen), steps)
+                    emulator.restore(state)
+                    emulator.play(action)  # once more, to be seen
+                    resting[place] = Found(_goal(emulator), steps)
         frontier = reached
     return resting
 
