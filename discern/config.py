@@ -308,6 +308,17 @@ def replace(config: Config, changes: dict[str, Any]) -> Config:
     return dataclasses.replace(config, **nested)
 
 
+OF_NO_PROGRAM = (
+    *("seed", "steps", "minutes", "evaluate_every", "evaluation_goals", "evaluation_trials"),
+    *("log_seconds", "checkpoint_seconds", "save_replay"),
+)
+
+
+def of_programs(config: Config) -> Config:
+    """The config without what no compiled program depends on: runs that differ in nothing else can share theirs."""
+    return dataclasses.replace(config, **{name: getattr(Config, name) for name in OF_NO_PROGRAM})
+
+
 def to_json(config: Config) -> str:
     return json.dumps(dataclasses.asdict(config), indent=2) + "\n"
 

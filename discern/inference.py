@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int32, UInt8
 from PIL import Image
 
-from discern.agent.learner import Learner
+from discern.agent.learner import shared_learner
 from discern.agent.policy import Pursuit, act, begin_pursuit
 from discern.config import Config
 from discern.envs import AnyEnv, Env, ScoredEnv, is_host, make_env, make_scored_env, names_code, opened, spec_of
@@ -53,7 +53,7 @@ class Agent:
     ):
         self.config, self.spec, self.params = config, spec, params
         self.goal_images, self.steps, self.from_file = goal_images, steps, from_file
-        self.learner = Learner(config, spec)
+        self.learner = shared_learner(config, spec)
         self.horizon = config.actor.horizon
         self.longest = self.horizon  # what a pursuit takes at most
         self.longest = self.budget(longest)
@@ -295,7 +295,7 @@ def _load_file(file: Path) -> Agent:
 def _shapes(config: Config, spec: EnvSpec) -> Params:
     """The shapes of an agent's parameters."""
     goals = jax.ShapeDtypeStruct((config.goal_buffer.capacity, *spec.image_shape), jnp.uint8)
-    return jax.eval_shape(Learner(config, spec).init, jax.random.key(0), goals).params
+    return jax.eval_shape(shared_learner(config, spec).init, jax.random.key(0), goals).params
 
 
 def as_observation(image: np.ndarray, shape: tuple[int, int, int], what: str) -> np.ndarray:

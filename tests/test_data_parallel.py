@@ -42,14 +42,14 @@ def compare(config) -> None:
     mean = jax.tree.map(lambda *parts: sum(parts) / 4, *gradients)
     rate = jnp.float32(0.5)
     alone = jax.jit(learner.apply)(state, mean, rate)
-    together, metrics = make_update(learner, devices)(state, jax.device_get(batch), rate)
+    together, metrics = make_update(learner, tuple(devices))(state, jax.device_get(batch), rate)
     for ours, theirs in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
     assert np.isfinite(metrics["gradient_norm"])
-    spread = make_update(learner, devices)(together, jax.device_get(batch), rate)[0].params
+    spread = make_update(learner, tuple(devices))(together, jax.device_get(batch), rate)[0].params
     assert all(len(leaf.sharding.device_set) == 4 for leaf in jax.tree.leaves(spread))
     stacked = jax.tree.map(lambda x: np.stack([x, x]), jax.device_get(batch))
-    twice, _ = make_update(learner, devices, updates_per_call=2)(state, stacked, rate)
+    twice, _ = make_update(learner, tuple(devices), updates_per_call=2)(state, stacked, rate)
     for ours, theirs in zip(jax.tree.leaves(twice.params), jax.tree.leaves(spread), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
 

@@ -1,5 +1,7 @@
 """One gradient step of everything: the policy's Q(λ) and the reward beside it."""
 
+from functools import lru_cache
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -11,7 +13,7 @@ from discern.agent.relabel import measures, rows
 from discern.agent.rewards import Reward, make_reward
 from discern.agent.rewards.discern import DiscernReward, embed
 from discern.agent.rewards.pairs import PairReward
-from discern.config import Config, LearnerConfig
+from discern.config import Config, LearnerConfig, of_programs
 from discern.envs.base import EnvSpec
 from discern.types import Array, Batch, Frames, LearnerState, Metrics, Params, PRNGKey
 
@@ -166,6 +168,16 @@ class Learner:
         count, is_hindsight = metrics["decoys"], batch.teacher_is_hindsight
         hidden, _ = self.reward.loss(params["reward"], achieved, goal, decoys, is_hindsight, count)
         return 0.5 * (loss + hidden), metrics
+
+
+@lru_cache(maxsize=16)
+def _shared(config: Config, spec: EnvSpec) -> Learner:
+    return Learner(config, spec)
+
+
+def shared_learner(config: Config, spec: EnvSpec) -> Learner:
+    """The same learner for all runs whose programs are the same, so that a process compiles them once."""
+    return _shared(of_programs(config), spec)
 
 
 def random_erasing(

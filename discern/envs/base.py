@@ -66,6 +66,8 @@ class DeviceEnv(Protocol):
     @property
     def spec(self) -> EnvSpec: ...
 
+    def __hash__(self) -> int: ...
+
     def reset(self, key: PRNGKey) -> Any:
         """A first state."""
 

@@ -59,11 +59,7 @@ def evaluator(imitator: Imitator, env: ScoredEnv, apart_by: "ToldApart | None" =
     ε = 1 is the random policy. An attempt takes T steps, or `steps` of an agent that was trained with ends. Where there
     is an embedding to tell goals `apart_by`, what every attempt ends in is compared with all goals.
     """
-    attempt: Callable = (
-        _attempts_on_host(imitator, env)
-        if is_host(env)
-        else jax.jit(partial(_attempt_on_device, imitator, env), static_argnums=4)
-    )
+    attempt: Callable = _attempts_on_host(imitator, env) if is_host(env) else partial(_attempt_on_device, imitator, env)
 
     def evaluate(
         params: Params, goals: GoalSet, trials: int, epsilon: float = 0.0, seed: int = 0, steps: int | None = None
@@ -113,6 +109,7 @@ def score(
     )
 
 
+@partial(jax.jit, static_argnums=(0, 1, 6))
 def _attempt_on_device(
     imitator: Imitator, env: DeviceEnv, params: Params, goals: jax.Array, epsilon: float, key: PRNGKey, steps: int
 ) -> tuple[jax.Array, jax.Array]:

@@ -48,11 +48,7 @@ class Keys:
     """The random keys of a turn: a function of the seed and the turn's number, counted on the accelerator."""
 
     def __init__(self, seed: int):
-        def advance(turn: jax.Array) -> tuple[jax.Array, PRNGKey, PRNGKey]:
-            act_key, learn_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 2 + turn))
-            return turn + 1, act_key, learn_key
-
-        self._advance = jax.jit(advance)
+        self._key = jax.random.key(seed)
         self._coming = -1
         self._counter = jnp.int32(0)
 
@@ -60,9 +56,16 @@ class Keys:
         """One key to act with and one to learn with."""
         if turn != self._coming:
             self._counter = jnp.int32(turn)
-        self._counter, act_key, learn_key = self._advance(self._counter)
+        self._counter, act_key, learn_key = advance(self._key, self._counter)
         self._coming = turn + 1
         return act_key, learn_key
+
+
+@jax.jit
+def advance(key: PRNGKey, turn: jax.Array) -> tuple[jax.Array, PRNGKey, PRNGKey]:
+    """The next turn, and the keys of this one."""
+    act_key, learn_key = jax.random.split(jax.random.fold_in(key, 2 + turn))
+    return turn + 1, act_key, learn_key
 
 
 COUNTERS = tuple(TrainState._field_defaults)

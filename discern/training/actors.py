@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 
 from discern.agent.goal_buffer import GoalBuffer
-from discern.agent.learner import Learner
+from discern.agent.learner import shared_learner
 from discern.agent.relabel import draw
 from discern.agent.replay import Memory, empty_replay, refuse_if_too_large, sample
-from discern.config import Config
+from discern.config import Config, of_programs
 from discern.envs import is_host
 from discern.envs.base import EnvSpec, measured
 from discern.storage.state import Keys, TrainState
@@ -22,6 +22,9 @@ from discern.types import Batch, PRNGKey, Trajectories
 SAMPLED = 64  # trajectories, to probe what can be seen in them
 
 Learn = Callable[[Batch], None]
+
+new_replay = jax.jit(empty_replay, static_argnums=(0, 1, 2, 3, 4))
+draw_some = jax.jit(partial(sample, batch=SAMPLED))
 
 
 class Actors(Protocol):
@@ -64,14 +67,13 @@ class LocalActors:
         sizes = (config.replay_capacity, config.actor.environments, config.actor.horizon, self.spec.image_shape)
         refuse_if_too_large(*sizes)
         self.measured = measured(env)
-        self.empty = jax.jit(lambda: empty_replay(*sizes, self.measured))
-        self.collector = make_collector(config, worlds, Learner(config, self.spec).imitator, epsilon)
+        self.empty = partial(new_replay, *sizes, self.measured)
+        self.collector = make_collector(config, worlds, shared_learner(config, self.spec).imitator, epsilon)
         one_by_one = jax.default_backend() == "cpu" or is_host(env)  # acting on the host waits for no long call
         self.updates_per_call = config.learner.updates_per_call or (1 if one_by_one else 8)
         trained_per_update = config.learner.batch * config.actor.horizon
         self.owed_per_turn = self.collector.steps_per_turn * config.learner.replay_ratio / trained_per_update
-        self.draw = make_draw(config, shards, self.updates_per_call)
-        self.draw_some = jax.jit(partial(sample, batch=SAMPLED))
+        self.draw = make_draw(of_programs(config), shards, self.updates_per_call)
         self.keys = Keys(config.seed)
 
     def batch_shapes(self) -> Batch:
@@ -135,7 +137,7 @@ class LocalActors:
         return self.collector.counts(state.collecting)
 
     def sample(self, state: TrainState, key: PRNGKey) -> Trajectories | None:
-        return self.draw_some(state.memory.replay, key) if int(state.memory.replay.filled) else None
+        return draw_some(state.memory.replay, key) if int(state.memory.replay.filled) else None
 
     def parameter_lag(self) -> int:
         return math.ceil(self.owed_per_turn / self.updates_per_call) * self.updates_per_call
@@ -144,6 +146,7 @@ class LocalActors:
         self.collector.close()
 
 
+@lru_cache(maxsize=16)
 def make_draw(config: Config, shards: int, updates_per_call: int) -> jax.stages.Wrapped:
     """From a key to the next one and the batches of one call, compiled; they are stacked where there are several."""
 

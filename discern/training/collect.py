@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Float32, Int32
 from discern.agent.goal_buffer import GoalBuffer
 from discern.agent.networks import Imitator
 from discern.agent.replay import Memory
-from discern.config import ActorConfig, Config
+from discern.config import ActorConfig, Config, of_programs
 from discern.envs import DeviceEnv, Env, HostEnv, HostStep, is_host, make_env
 from discern.envs.base import Hosted, ScoredHostEnv, Worlds, attempts_of, measured, reset_worlds, step_worlds
 from discern.envs.processes import evenly
@@ -32,63 +32,20 @@ class DeviceCollector:
     """Acts fully inside jit; its state holds the worlds too, so a checkpoint can hold it."""
 
     def __init__(self, config: Config, env: DeviceEnv, imitator: Imitator, epsilon: jax.Array | None = None):
-        self.config = config.actor
+        self.config, self.env, self.imitator = config.actor, env, imitator
         self.epsilon = exploration(config.actor) if epsilon is None else epsilon
-        self.env = env
-        self.attempts = attempts_of(config.actor)
-        self.imitator = imitator
-        self.decider = Decider(config, imitator)
-        self.goals = config.goal_buffer.capacity
-        self.length = self.config.steps_per_turn or self.config.horizon
-        self.steps_per_turn = self.length * self.config.environments
-        self.turn: Callable[..., tuple[tuple[Worlds, ActorState], Memory]] = jax.jit(
-            self._turn, donate_argnums=(1, 2), compiler_options=COMPILING
-        )
+        self.steps_per_turn = steps_per_turn(config.actor) * config.actor.environments
+        self.programs = device_programs(of_programs(config), env, imitator)
 
     def start(self, key: PRNGKey, first_slot: int) -> tuple[tuple[Worlds, ActorState], GoalBuffer, int]:
         """Fresh worlds after random play, the goal buffer it filled, and the agent steps it took."""
-        n, rounds, length = _warm_up_plan(self.config, self.goals)
+        return *self.programs.start(key, first_slot), self.programs.warm_up
 
-        def play(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, None]:
-            act_key, step_key = jax.random.split(key)
-            actions = jax.random.randint(act_key, (n,), 0, self.env.spec.actions)
-            return step_worlds(self.env, worlds, actions, step_key, self.attempts), None
-
-        def play_and_look(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, GoalBuffer]:
-            worlds, _ = jax.lax.scan(play, worlds, jax.random.split(key, length))
-            return worlds, self._look(worlds)
-
-        @jax.jit
-        def start(key: PRNGKey) -> tuple[tuple[Worlds, ActorState], GoalBuffer]:
-            reset_key, play_key = jax.random.split(key)
-            worlds = reset_worlds(self.env, reset_key, n, self.attempts)
-            worlds, seen = jax.lax.scan(play_and_look, worlds, jax.random.split(play_key, rounds))
-            worlds = worlds._replace(is_first=jnp.ones(n, bool))
-            if self.attempts:  # none of those under way began with a trajectory
-                worlds = worlds._replace(is_last=jnp.ones(n, bool))
-            actor = initial_actor(self.imitator, first_slot + jnp.arange(n, dtype=jnp.int32))
-            return (worlds, actor), jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:]))[: self.goals], seen)
-
-        return *start(key), n * rounds * length
-
-    def _look(self, worlds: Worlds) -> GoalBuffer:
-        return GoalBuffer(jax.vmap(self.env.observe)(worlds.state), jax.vmap(self.env.measure)(worlds.state))
-
-    def _turn(
+    def turn(
         self, params: Params, state: tuple[Worlds, ActorState], memory: Memory, key: PRNGKey
     ) -> tuple[tuple[Worlds, ActorState], Memory]:
-        def one(carry: Acting, key: PRNGKey) -> tuple[Acting, None]:
-            worlds, actor, memory = carry
-            decide_key, step_key = jax.random.split(key)
-            controllable = jnp.ones_like(worlds.is_first)
-            actor, memory, actions = self.decider.decide(
-                params, actor, memory, self._look(worlds), worlds.is_first, controllable, self.epsilon, decide_key
-            )
-            return (step_worlds(self.env, worlds, actions, step_key, self.attempts), actor, memory), None
-
-        carry, _ = jax.lax.scan(one, (*state, memory), jax.random.split(key, self.length))
-        worlds, actor, memory = carry
-        return (worlds, actor), memory
+        """Every environment makes its steps of a turn."""
+        return self.programs.turn(params, state, memory, key, self.epsilon)
 
     def counts(self, state: tuple[Worlds, ActorState]) -> dict[str, int]:
         return counts_of([state[1]])
@@ -98,6 +55,68 @@ class DeviceCollector:
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+class DevicePrograms(NamedTuple):
+    """What a DeviceCollector does, compiled."""
+
+    start: Callable[..., tuple[tuple[Worlds, ActorState], GoalBuffer]]
+    turn: Callable[..., tuple[tuple[Worlds, ActorState], Memory]]
+    warm_up: int  # agent steps of a start
+
+
+@lru_cache(maxsize=16)
+def device_programs(config: Config, env: DeviceEnv, imitator: Imitator) -> DevicePrograms:
+    """The programs of all runs in a world whose configs differ in no program."""
+    attempts, decider, goals = attempts_of(config.actor), Decider(config, imitator), config.goal_buffer.capacity
+    n, rounds, length = _warm_up_plan(config.actor, goals)
+
+    def look(worlds: Worlds) -> GoalBuffer:
+        return GoalBuffer(jax.vmap(env.observe)(worlds.state), jax.vmap(env.measure)(worlds.state))
+
+    def play(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, None]:
+        act_key, step_key = jax.random.split(key)
+        actions = jax.random.randint(act_key, (n,), 0, env.spec.actions)
+        return step_worlds(env, worlds, actions, step_key, attempts), None
+
+    def play_and_look(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, GoalBuffer]:
+        worlds, _ = jax.lax.scan(play, worlds, jax.random.split(key, length))
+        return worlds, look(worlds)
+
+    @jax.jit
+    def start(key: PRNGKey, first_slot: int) -> tuple[tuple[Worlds, ActorState], GoalBuffer]:
+        reset_key, play_key = jax.random.split(key)
+        worlds = reset_worlds(env, reset_key, n, attempts)
+        worlds, seen = jax.lax.scan(play_and_look, worlds, jax.random.split(play_key, rounds))
+        worlds = worlds._replace(is_first=jnp.ones(n, bool))
+        if attempts:  # none of those under way began with a trajectory
+            worlds = worlds._replace(is_last=jnp.ones(n, bool))
+        actor = initial_actor(imitator, first_slot + jnp.arange(n, dtype=jnp.int32))
+        return (worlds, actor), jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:]))[:goals], seen)
+
+    @partial(jax.jit, donate_argnums=(1, 2), compiler_options=COMPILING)
+    def turn(
+        params: Params, state: tuple[Worlds, ActorState], memory: Memory, key: PRNGKey, epsilon: Float[Array, " N"]
+    ) -> tuple[tuple[Worlds, ActorState], Memory]:
+        def one(carry: Acting, key: PRNGKey) -> tuple[Acting, None]:
+            worlds, actor, memory = carry
+            decide_key, step_key = jax.random.split(key)
+            controllable = jnp.ones_like(worlds.is_first)
+            actor, memory, actions = decider.decide(
+                params, actor, memory, look(worlds), worlds.is_first, controllable, epsilon, decide_key
+            )
+            return (step_worlds(env, worlds, actions, step_key, attempts), actor, memory), None
+
+        steps = steps_per_turn(config.actor)
+        (worlds, actor, memory), _ = jax.lax.scan(one, (*state, memory), jax.random.split(key, steps))
+        return (worlds, actor), memory
+
+    return DevicePrograms(start, turn, n * rounds * length)
+
+
+def steps_per_turn(config: ActorConfig) -> int:
+    """Of each environment that lives inside jit."""
+    return config.steps_per_turn or config.horizon
 
 
 class Arrival(NamedTuple):

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from discern.agent.learner import Learner
+from discern.agent.learner import shared_learner
 from discern.config import Config
 from discern.evaluation.final import forget_final
 from discern.storage.run_folder import free_folder, new_folder, resumed_folder
@@ -32,8 +32,8 @@ class Loop:
 
     def __init__(self, actors: Actors, phases: Phases | None = None):
         self.actors, self.config, self.phases = actors, actors.config, phases or Phases()
-        self.learner = Learner(self.config, actors.spec)
-        self.update = make_update(self.learner, jax.local_devices()[: actors.shards], actors.updates_per_call)
+        self.learner = shared_learner(self.config, actors.spec)
+        self.update = make_update(self.learner, tuple(jax.local_devices()[: actors.shards]), actors.updates_per_call)
         self.trained_per_update = self.config.learner.batch * self.config.actor.horizon
         self.thread = ThreadPoolExecutor(1, "learner")
 

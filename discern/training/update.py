@@ -2,7 +2,7 @@
 gradient."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,8 @@ def learning_rate(spent: float, anneal: float) -> jax.Array:
     return jnp.asarray(annealed(spent, anneal), jnp.float32)
 
 
-def make_update(learner: Learner, devices: Sequence[jax.Device], updates_per_call: int = 1) -> Update:
+@lru_cache(maxsize=16)
+def make_update(learner: Learner, devices: tuple[jax.Device, ...], updates_per_call: int = 1) -> Update:
     """`learner.update`, compiled, or several of them on batches that are stacked; with D devices the leading axis of
     each batch is D shards."""
     mesh = Mesh(np.array(devices), ("shard",))

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from discern.agent.goal_buffer import GoalBuffer, substitute
 from discern.agent.replay import Memory, empty_replay
-from discern.config import Config, replace
+from discern.config import Config, of_programs, replace
 from discern.envs import make_env, opened
 from discern.envs.base import measured
 from discern.storage.state import Keys, TrainState
@@ -127,7 +127,7 @@ class RayActors:
                 replay, GoalBuffer(jnp.zeros((capacity, *image), jnp.uint8), jnp.zeros((capacity, dimensions)))
             )
 
-        draw = make_draw(config, self.shards, self.updates_per_call)
+        draw = make_draw(of_programs(config), self.shards, self.updates_per_call)
         shapes: Any = jax.eval_shape(lambda: draw(memory(), jax.random.key(0))[1])
         rows = config.learner.batch // self.shards * (config.actor.horizon + 1 + shapes.extra_goals.shape[-4])
         below = jax.tree.map(lambda shape: 2 if shape.dtype == bool else 256, shapes)
