@@ -33,7 +33,7 @@ WORLDS = {
 }
 CANNOT = {
     "ball_in_cup": "Every goal is within reach of someone who knows the simulator; what is missing is control.",
-    "cartpole": "A planner that knows the simulator reaches every goal in as many steps; it does not balance the pole.",
+    "cartpole": "A planner that knows the simulator reaches every goal in as many steps.",
     "doom_watermaze": "It passes through half of its goals and ends at a quarter: a player glides on, and it does not "
     "stop in time.",
     "finger": "It turns the spinner to some goals only, often passes the angle and does not stop there; angles of the "

@@ -60,6 +60,7 @@ LONGEST = (  # half a minute each, and more beside others
     "test_killed_actors_and_a_dead_node_are_replaced_and_counted",
     "test_on_one_machine_and_on_a_cluster_a_run_is_the_same",
     "test_goal_sets_are_made_again_the_same",
+    "test_montezumas_goals_know_their_fewest_steps",  # by the same search
     "test_a_short_run_really_learns",
     "test_a_run_is_scored_on_both_goal_sets_and_resumes",
     "test_its_code_runs_in_order",

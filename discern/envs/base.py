@@ -1,6 +1,5 @@
 """The two contracts of a world, and what both say about themselves."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
@@ -207,6 +206,26 @@ def where_rows(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
     return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - 1)), new, old)
 
 
+_reset = jax.jit(reset_worlds, static_argnums=(0, 2, 3))
+
+
+@partial(jax.jit, static_argnums=(0, 5))
+def _go_on(
+    env: DeviceEnv, worlds: Worlds, actions: jax.Array, key: PRNGKey, steps: int, attempts: Attempts | None
+) -> Worlds:
+    return step_worlds(env, worlds, actions, jax.random.fold_in(key, steps), attempts)
+
+
+@partial(jax.jit, static_argnums=0)
+def _observe(env: DeviceEnv, state: Any) -> jax.Array:
+    return jax.vmap(env.observe)(state)
+
+
+@partial(jax.jit, static_argnums=0)
+def _measure(env: DeviceEnv, state: Any) -> jax.Array:
+    return jax.vmap(env.measure)(state)
+
+
 class Hosted:
     """A DeviceEnv behind the HostEnv contract: raw is its state."""
 
@@ -215,12 +234,6 @@ class Hosted:
         self.size = n
         self._env = env
         self._attempts = attempts
-
-        def step(worlds: Worlds, actions: jax.Array, key: PRNGKey, steps: int) -> Worlds:
-            return step_worlds(env, worlds, actions, jax.random.fold_in(key, steps), attempts)
-
-        self._reset: Callable = jax.jit(lambda key: reset_worlds(env, key, n, attempts))
-        self._step: Callable = jax.jit(step)
         self._worlds: Worlds | None = None
         self._key = jax.random.key(0)
         self._steps = 0
@@ -228,7 +241,7 @@ class Hosted:
     def reset(self, seed: int) -> HostStep:
         reset_key, self._key = jax.random.split(jax.random.key(seed))
         self._steps = 0
-        self._worlds = self._reset(reset_key)
+        self._worlds = _reset(self._env, reset_key, self.size, self._attempts)
         return self.recv()
 
     def keep(self) -> tuple[Worlds | None, int]:
@@ -240,7 +253,9 @@ class Hosted:
         return self.recv()
 
     def send(self, actions: np.ndarray) -> None:
-        self._worlds = self._step(self._worlds, actions, self._key, self._steps)
+        if self._worlds is None:
+            raise RuntimeError("send() before reset()")
+        self._worlds = _go_on(self._env, self._worlds, actions, self._key, self._steps, self._attempts)
         self._steps += 1
 
     def recv(self) -> HostStep:
@@ -249,10 +264,10 @@ class Hosted:
         return HostStep(*jax.device_get(self._worlds[:3]))
 
     def observe(self, raw: Any) -> jax.Array:
-        return jax.vmap(self._env.observe)(raw)
+        return _observe(self._env, raw)
 
     def measure(self, raw: Any) -> np.ndarray:
-        return np.asarray(jax.vmap(self._env.measure)(raw))
+        return np.asarray(_measure(self._env, raw))
 
     def close(self) -> None:
         self._worlds = None
