@@ -77,8 +77,6 @@ class Session:
 
     def spend(self) -> Path:
         """Spends the budget, saves, draws, and returns the run's folder."""
-        from discern.evaluation.figures import draw_averages, draw_curve, draw_goals  # matplotlib is slow to import
-
         self.view.console.print(
             f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
         )
@@ -100,10 +98,7 @@ class Session:
             with self.view.phases("scoring on goals not seen before"):
                 goals, score, random, ceiling = self.scoring.final(self.state.learner.agent)
         save_final(self.folder, goals, score, random)
-        draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
-        draw_goals(goals, score, self.folder.path / "goals.png")
-        if self.scoring.final_trials > 1:
-            draw_averages(goals, score.average_images, self.folder.path / "averages.png")
+        self.draw(goals, score)
         self.view.console.print(
             f"{self.outcome(goals, score, random, ceiling)}; see {self.folder.path}/goals.png", soft_wrap=True
         )
@@ -115,6 +110,15 @@ class Session:
             )
         self.view.next_steps(self.folder.path)
         return self.folder.path
+
+    def draw(self, goals: GoalSet, score: Score) -> None:
+        """The run's pictures."""
+        from discern.evaluation.figures import draw_averages, draw_curve, draw_goals  # matplotlib is slow to import
+
+        draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
+        draw_goals(goals, score, self.folder.path / "goals.png")
+        if self.scoring.final_trials > 1:
+            draw_averages(goals, score.average_images, self.folder.path / "averages.png")
 
     def outcome(self, goals: GoalSet, score: Score, random: Score, ceiling: Shares | None) -> str:
         """What the run achieved on goals not seen before, beside what chance would."""
