@@ -15,6 +15,7 @@ from discern.evaluation.final import is_finished, load_final
 from discern.evaluation.statistics import interquartile_mean, stratified_bootstrap
 from discern.storage.run_folder import RunFolder
 from discern.training import loop, seeds
+from discern.training.actors import LocalActors
 from discern.training.seeds import train_seeds
 from discern.types import StoppedError, UserError
 
@@ -45,6 +46,19 @@ def finished(path, config, success, seed=0, goal_set="even:test", steps=(100, 20
     shares = {"success": success, "at_some_step": min(1.0, success + 0.1), "random": 0.04, "goal_set": goal_set}
     np.savez(path / "final.npz", **shares, goals=images, achieved=images, average=images, by_goal=np.zeros(2))
     return path
+
+
+def test_runs_in_one_process_share_their_programs(config):
+    """Those of another seed and budget, and not those that learn from larger batches."""
+
+    def programs(**changes):
+        made = loop.Loop(LocalActors(replace(config, changes)))
+        return made.learner, made.update, made.actors.draw, made.actors.collector.programs
+
+    ours, theirs = programs(seed=1), programs(seed=2, steps=9, evaluate_every=None)
+    assert all(mine is others for mine, others in zip(ours, theirs, strict=True))
+    larger = programs(**{"learner.batch": 8})
+    assert not any(mine is others for mine, others in zip(ours, larger, strict=True))
 
 
 def test_seeds_run_one_after_the_other_and_only_once(config, tmp_path, monkeypatch, capsys):
