@@ -148,7 +148,7 @@ class Simulator:
         self.actions = (len(self._controls),) if domain.one_actuator else (3,) * model.nu  # that are chosen apart
         self.dimensions = dimensions(model, domain)
         self._scored = [int(model.joint(dimension.name).qposadr[0]) for dimension in self.dimensions]
-        self._substeps = self._starts.substeps * domain.repeat
+        self._substeps = self._starts.substeps * domain.action_repeat
         self._batch = Batch(model, nsim=AT_ONCE, nthread=1)
         self._qpos, self._ctrl = self._batch.bind("qpos"), self._batch.bind("ctrl")
 

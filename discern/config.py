@@ -194,6 +194,8 @@ class ControlConfig:
 
     episode: Positive = 1000
     """Agent steps between two first states while training; a multiple of the horizon wastes none."""
+    action_repeat: Positive | None = None
+    """Control steps that every action is held for; None, as in the paper: five in point mass, one elsewhere."""
     pixels: Literal["rays", "opengl"] = "rays"
     """Who draws: our ray caster, or dm_control, hundreds of times slower, through the OpenGL of MUJOCO_GL."""
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from dm_control import suite
 
+from discern.config import replace
 from discern.envs import make_env, make_scored_env
 from discern.envs.base import Attempts
 from discern.envs.control.tasks import DOMAINS
@@ -71,11 +72,32 @@ def test_physics_equals_dm_control(name):
         shown = reference.physics.data.geom_xpos[geoms]
         np.testing.assert_allclose(step.raw.position[0, : len(geoms)], shown, atol=1e-5)
         action = chance.integers(env.spec.actions)
-        for _ in range(domain.repeat):
+        for _ in range(domain.action_repeat):
             reference.step(env._controls[action])
         env.send(np.full(2, action))
         step = env.recv()
     env.close()
+
+
+def test_an_action_may_be_held_for_several_control_steps():
+    once, held = Control("finger-spin", 2), Control("finger-spin", 2, action_repeat=3)
+    steps, at_once = once.reset(7), held.reset(7)
+    for action in (0, 5, 8, 3):
+        for _ in range(3):
+            once.send(np.full(2, action))
+            steps = once.recv()
+        held.send(np.full(2, action))
+        at_once = held.recv()
+        np.testing.assert_array_equal(at_once.raw.position, steps.raw.position)
+        np.testing.assert_array_equal(held.measure(at_once.raw), once.measure(steps.raw))
+    once.close()
+    held.close()
+
+
+def test_goals_are_the_same_however_long_actions_are_held():
+    config = replace(preset("control/ball_in_cup-catch"), {"control.action_repeat": 4})
+    goals = [goal_set(make_scored_env(config.env, 1, one), "tune", 3) for one in (config, preset(config.env, "paper"))]
+    assert goals[0].digest == goals[1].digest
 
 
 def test_actions_span_the_actuators():

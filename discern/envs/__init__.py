@@ -49,7 +49,8 @@ def _control(name: str, n: int, config: Config, scored: bool, attempts: Attempts
             raise
         raise UserError(f"MUJOCO_GL={backend} does not work here; unset it, since no OpenGL is needed") from error
     kind = OpenGLControl if config.control.pixels == "opengl" else Control
-    return kind(name.removeprefix("control/"), n, EPISODE if scored else config.control.episode, attempts)
+    episode = EPISODE if scored else config.control.episode
+    return kind(name.removeprefix("control/"), n, episode, attempts, config.control.action_repeat)
 
 
 def _lab(name: str, n: int, config: Config, scored: bool, attempts: Attempts | None) -> HostEnv:

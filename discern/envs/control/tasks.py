@@ -22,7 +22,7 @@ STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value
 class Domain:
     """How a domain differs from the others."""
 
-    repeat: int = 1  # control steps for one action
+    action_repeat: int = 1  # control steps for one action, if the config does not say
     one_actuator: bool = False  # an action moves one actuator at most
     placed: tuple[str, ...] = ()  # geoms of the world that the task puts somewhere else in every episode
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)  # of joints without limits, in random play
@@ -33,7 +33,7 @@ class Domain:
 
 
 DOMAINS = {
-    "point_mass-easy": Domain(repeat=5),
+    "point_mass-easy": Domain(action_repeat=5),
     "reacher-hard": Domain(placed=("target",)),
     "manipulator-bring_ball": Domain(
         one_actuator=True,

@@ -41,7 +41,14 @@ class Control:
 
     goal_sets = ("paper",)
 
-    def __init__(self, name: str, n: int, episode: int = EPISODE, attempts: Attempts | None = None):
+    def __init__(
+        self,
+        name: str,
+        n: int,
+        episode: int = EPISODE,
+        attempts: Attempts | None = None,
+        action_repeat: int | None = None,
+    ):
         if name not in DOMAINS:
             known = ", ".join(f"control/{domain}" for domain in DOMAINS)
             raise UserError(f"there is no world 'control/{name}'; there are: {known}")
@@ -50,6 +57,7 @@ class Control:
         self._starts = Starts(name)
         model = self._starts.model
         self._controls = action_table(model, self._domain)
+        self._substeps = self._starts.substeps * (action_repeat or self._domain.action_repeat)
         scored = dimensions(model, self._domain)
         named = action_names(model, self._domain)
         self.spec = EnvSpec(f"control/{name}", (SIDE, SIDE, 3), len(self._controls), scored, action_names=named)
@@ -135,7 +143,7 @@ class Control:
     def _step(self, actions: np.ndarray) -> HostStep:
         over = self._age == self._episode
         self._fields["ctrl"][:] = self._controls[actions]
-        self._batch.step(nstep=self._starts.substeps * self._domain.repeat, stage=mujoco.mjtStage.mjSTAGE_POS.value)
+        self._batch.step(nstep=self._substeps, stage=mujoco.mjtStage.mjSTAGE_POS.value)
         self._age += 1
         if over.any():
             self._begin(np.flatnonzero(over), self._attempts)
@@ -168,8 +176,8 @@ class View(NamedTuple):
 class OpenGLControl(Control):
     """The same worlds drawn by dm_control itself, one picture after the other, where the user has OpenGL."""
 
-    def __init__(self, name: str, n: int, episode: int = EPISODE, attempts: Attempts | None = None):
-        super().__init__(name, n, episode, attempts)
+    def __init__(self, name: str, n: int, *settings: Any):
+        super().__init__(name, n, *settings)
         self._camera = self._worker.submit(self._starts.camera, SIDE).result()  # OpenGL belongs to one thread
 
     def observe(self, raw: Any) -> jax.Array:
