@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ from discern.agent.relabel import rows
 from discern.agent.replay import Memory, empty_replay
 from discern.config import Config, of_programs, replace
 from discern.envs import SUITES, WORLDS, EnvSpec, spec_of
+from discern.envs.atari.worlds import atari_spec
 from discern.envs.base import attempts_of, reset_worlds
 from discern.envs.processes import evenly
 from discern.evaluation.report import machine
@@ -38,13 +39,14 @@ from discern.training.acting import Decider, exploration, initial_actor
 from discern.training.actors import make_draw
 from discern.training.collect import COMPILING, device_programs, steps_per_turn
 from discern.training.update import make_update
-from discern.types import Batch, LearnerState, PRNGKey
+from discern.types import Batch, LearnerState
 
+SECONDS = 0.1  # that a group of calls takes
 TRACED, SHOWN = 5, 40  # calls in a profile, and groups of kernels told of it
 NESTS = ("while", "call", "conditional")  # on a CPU they hold others
 NUMBERED = re.compile(r"([._]\d+|\.clone|\.remat)+$")
-INSTRUCTION = re.compile(r'^\s*(?:ROOT )?%?([\w.\-]+) = .*op_name="([^"]*)"', re.MULTILINE)
-Next = Callable[[tuple[Any, ...], Any], tuple[Any, ...]]
+INSTRUCTION = re.compile(r'^\s*(?:ROOT )?%?([\w.\-]+) = .*op_name="(?:jit\(\w+\)/)?([^"]*)"', re.MULTILINE)
+HEADING = re.compile(r"HloModule ([\w.\-]+)")
 
 
 @dataclass(frozen=True)
@@ -55,98 +57,65 @@ class Wanted:
     """Tell which kernels draw+update launches."""
     repeats: int = 7
     """Groups of calls that each part is timed by."""
-    seconds: float = 0.1
-    """How long a group takes, about."""
-    parts: tuple[str, ...] = ()
-    """Those to time, by their names in the table; by default all."""
     capacity: int = 1024
     """Trajectories in the replay, if the preset has more."""
     batch: int | None = None
     horizon: int | None = None
-    environments: int | None = None
     commit: str | None = None
     note: str | None = None
     """What else to know, such as who else was using the machine."""
 
 
 class Subject(NamedTuple):
-    """One world's learner, and a replay to learn from."""
+    """One world's learner, a replay to learn from, how many updates a call makes, and where worlds run."""
 
     config: Config
     spec: EnvSpec
     learner: Learner
     state: LearnerState
     memory: Memory
-    updates: int  # of a call
+    updates: int
+    on_host: bool
 
 
 class Part(NamedTuple):
-    """A program with its inputs, and how many updates or steps a call of it serves."""
+    """A program with its inputs, how many updates or steps a call serves, and the next inputs if it uses these up."""
 
     program: Any
     inputs: tuple[Any, ...]
-    count: int = 1
-    following: Next = lambda inputs, result: inputs
-    """The next call's inputs, where a call uses its own up."""
+    serves: int = 1
+    following: Callable[[tuple[Any, ...], Any], tuple[Any, ...]] = lambda inputs, result: inputs
 
 
-def config_of(world: str, wanted: Wanted) -> Config:
-    """The preset with what the flags change."""
+def subject_of(world: str, wanted: Wanted) -> Subject:
+    """The preset's learner, but for what the flags change, and a full replay on the device."""
     config = preset(world)
-    changes = {
-        "replay_capacity": min(config.replay_capacity, wanted.capacity),
-        "learner.batch": wanted.batch or config.learner.batch,
-        "actor.horizon": wanted.horizon or config.actor.horizon,
-        "actor.environments": wanted.environments or config.actor.environments,
-    }
-    return replace(config, changes)
-
-
-def on_host(config: Config) -> bool:
-    """Whether the world's steps are made beside the accelerator."""
-    return suite_of(config.env) in SUITES or config.actor.host
-
-
-def quick_spec(config: Config) -> EnvSpec:
-    """The world's spec, without an emulator."""
-    if suite_of(config.env) != "atari":
-        return spec_of(config)
-    from discern.envs.atari.worlds import atari_spec
-
-    return atari_spec(config.env.removeprefix("atari/"))
-
-
-def subject_of(config: Config) -> Subject:
-    """The learner and a full replay, on the device."""
-    spec = quick_spec(config)
+    capacity = min(config.replay_capacity, wanted.capacity)
+    sizes = {"replay_capacity": capacity, "learner.batch": wanted.batch, "actor.horizon": wanted.horizon}
+    config = replace(config, {name: size for name, size in sizes.items() if size})
+    spec = atari_spec(world.removeprefix("atari/")) if suite_of(world) == "atari" else spec_of(config)  # no emulator
     learner = Learner(config, spec)
-    memory = jax.jit(lambda key: filled_memory(key, config, spec))(jax.random.key(0))
+    memory = jax.jit(lambda: filled_memory(config, spec))()
     state = jax.jit(learner.init)(jax.random.key(1), memory.goals.images)
-    one_by_one = jax.default_backend() == "cpu" or on_host(config)  # as in LocalActors
-    return Subject(config, spec, learner, state, memory, config.learner.updates_per_call or (1 if one_by_one else 8))
+    on_host = suite_of(world) in SUITES
+    updates = config.learner.updates_per_call or (1 if on_host or jax.default_backend() == "cpu" else 8)  # LocalActors
+    return Subject(config, spec, learner, state, memory, updates, on_host)
 
 
-def filled_memory(key: PRNGKey, config: Config, spec: EnvSpec) -> Memory:
-    """Random frames, actions, goals and dimensions."""
-    goals, dimensions = config.goal_buffer.capacity, len(spec.dimensions)
-    sizes = (config.replay_capacity, config.actor.environments, config.actor.horizon, spec.image_shape, dimensions)
-    replay = empty_replay(*sizes)
-    slots, frames = replay.stored.observations.shape[:2]
-    keys = jax.random.split(key, 3)
+def filled_memory(config: Config, spec: EnvSpec) -> Memory:
+    """Random images; all else, which takes no time, is ones."""
+    sizes = (config.actor.environments, config.actor.horizon, spec.image_shape, len(spec.dimensions))
+    replay = empty_replay(config.replay_capacity, *sizes)
 
-    def images(key: PRNGKey, count: int) -> jax.Array:
-        return jax.random.bits(key, (count, *spec.image_shape), jnp.uint8)
+    def fill(x: jax.Array) -> jax.Array:
+        if x.dtype != jnp.uint8:
+            return jnp.ones_like(x)
+        keys = jax.random.split(jax.random.key(0), len(x))  # one by one: all at once need several times the room
+        return jax.lax.map(lambda key: jax.random.bits(key, x.shape[1:], jnp.uint8), keys)
 
-    stored = replay.stored._replace(  # slot by slot, since drawing all at once takes several times the room
-        observations=jax.lax.map(lambda key: images(key, frames), jax.random.split(keys[0], slots)),
-        actions=jax.random.randint(keys[1], (slots, frames - 1), 0, spec.actions),
-        goal=images(keys[1], slots),
-        goal_slot=jax.random.randint(keys[2], (slots,), 0, goals),
-        controllable=jnp.ones(slots, bool),
-        measures=jax.random.uniform(keys[1], (slots, frames, dimensions)),
-        goal_measures=jax.random.uniform(keys[2], (slots, dimensions)),
-    )
-    buffer = GoalBuffer(images(keys[2], goals), jax.random.uniform(keys[0], (goals, dimensions)))
+    goals = jnp.zeros((config.goal_buffer.capacity, *spec.image_shape), jnp.uint8)
+    buffer = GoalBuffer(goals, jnp.zeros((len(goals), len(spec.dimensions))))
+    stored, buffer = jax.tree.map(fill, (replay.stored, buffer))
     return Memory(replay._replace(stored=stored, filled=jnp.int32(config.replay_capacity)), buffer)
 
 
@@ -154,34 +123,12 @@ def jitted(function: Callable[..., Any], *inputs: Any) -> Part:
     return Part(jax.jit(function, compiler_options=COMPILING), inputs)
 
 
-def and_back(function: Callable[..., jax.Array], inputs: Any, batch: Batch) -> Part:
-    """The function and its gradient by its inputs, as of half the square of what it returns."""
-
-    def both(inputs: Any, batch: Batch) -> tuple[jax.Array, Any]:
-        result, back = jax.vjp(lambda inputs: function(inputs, batch), inputs)
-        return result, back(result)
-
-    return jitted(both, inputs, batch)
-
-
-def drawing(subject: Subject) -> Part:
-    draw = make_draw(of_programs(subject.config), 1, subject.updates)
-    return Part(draw, (subject.memory, jax.random.key(2)), subject.updates)
-
-
-def updating(subject: Subject, batches: Batch) -> Part:
-    """The whole update, as the training loop compiles it."""
-    update = make_update(subject.learner, (jax.devices()[0],), subject.updates)
-    return Part(update, (subject.state, batches, jnp.float32(1)), subject.updates)
-
-
 def pieces(subject: Subject, batch: Batch) -> dict[str, Callable[[], Part]]:
     """The parts of one update, in its order."""
     config, spec, learner, state, *_ = subject
-    frames, shape = jax.eval_shape(rows, batch).shape[0], batch.is_hindsight.shape
-    features = jax.random.normal(jax.random.key(3), (frames, config.network.features))
-    q_values = jax.random.normal(jax.random.key(4), (*shape, config.actor.horizon, spec.actions))
-    rewards = jax.random.uniform(jax.random.key(5), shape)
+    table, shape = jax.eval_shape(rows, batch).shape[0], batch.is_hindsight.shape
+    features = jax.random.normal(jax.random.key(2), (table, config.network.features))
+    q_values = jax.random.normal(jax.random.key(3), (*shape, config.actor.horizon, spec.actions))
 
     def torso(params: Any, batch: Batch) -> jax.Array:
         return learner.imitator.features(params, rows(batch))
@@ -191,134 +138,98 @@ def pieces(subject: Subject, batch: Batch) -> dict[str, Callable[[], Part]]:
         loss, _ = learner.reward_loss(params, features, images, decoys, batch)
         return loss, learner.rewards(params["reward"], features, images, decoys, batch)
 
-    def td_loss(q_values: jax.Array, batch: Batch) -> jax.Array:
-        return learner.policy_loss(q_values, q_values, rewards, batch)
-
+    torso_and_back = jax.value_and_grad(lambda *inputs: jnp.square(torso(*inputs)).sum())
+    q_and_back = jax.value_and_grad(lambda *inputs: jnp.square(learner.q_values(*inputs)).sum(), (0, 1))
+    td_and_back = jax.value_and_grad(lambda q_values, *inputs: learner.policy_loss(q_values, q_values, *inputs))
     reward_and_back = jax.value_and_grad(reward, (0, 1), has_aux=True)
     return {
         "table of frames": lambda: jitted(rows, batch),
         "torso": lambda: jitted(torso, state.params, batch),
-        "torso and back": lambda: and_back(torso, state.params, batch),
-        "Q and back": lambda: and_back(
-            lambda both, batch: learner.q_values(*both, batch), (state.params, features), batch
-        ),
+        "torso and back": lambda: jitted(torso_and_back, state.params, batch),
+        "Q and back": lambda: jitted(q_and_back, state.params, features, batch),
         "reward and back": lambda: jitted(reward_and_back, state.params, features, batch),
-        "TD loss and back": lambda: jitted(jax.value_and_grad(td_loss), q_values, batch),
+        "TD loss and back": lambda: jitted(td_and_back, q_values, jnp.ones(shape), batch),
         "optimiser": lambda: jitted(learner.apply, state, state.params, jnp.float32(1)),
     }
 
 
 def acting(subject: Subject) -> Part:
     """A decision for a group of host environments, or for all environments with their step; it uses the memory up."""
-    config, _, learner, state, memory, _ = subject
-    n, key = config.actor.environments, jax.random.key(6)
-    if on_host(config):
+    config, _, learner, state, memory, _, on_host = subject
+    n, key = config.actor.environments, jax.random.key(4)
+    if on_host:
         groups = n // config.actor.twins
         n = config.actor.twins * evenly(groups, min(config.actor.host_groups, groups))[-1]  # as in make_worlds
     actor = initial_actor(learner.imitator, config.replay_capacity + jnp.arange(n, dtype=jnp.int32))
-    epsilon = exploration(config.actor)[:n]
-    if not on_host(config):
-        env, attempts = WORLDS[config.env](), attempts_of(config.actor)
-        worlds = jax.jit(lambda key: reset_worlds(env, key, n, attempts))(key)
-        turn = device_programs(of_programs(config), env, learner.imitator).turn
-        inputs: tuple[Any, ...] = (state.params, (worlds, actor), memory, key, epsilon)
-        return Part(turn, inputs, steps_per_turn(config.actor), lambda old, new: (old[0], *new, *old[3:]))
-    seen = jax.tree.map(lambda x: x[:n], memory.goals)
-    decide = jax.jit(Decider(config, learner.imitator).decide, donate_argnums=(1, 2), compiler_options=COMPILING)
-    inputs = (state.params, actor, memory, seen, jnp.zeros(n, bool), jnp.ones(n, bool), epsilon, key)
-    return Part(decide, inputs, 1, lambda old, new: (old[0], *new[:2], *old[3:]))
+    if on_host:
+        decide = jax.jit(Decider(config, learner.imitator).decide, donate_argnums=(1, 2), compiler_options=COMPILING)
+        seen, is_first = jax.tree.map(lambda x: x[:n], memory.goals), jnp.zeros(n, bool)
+        step = (seen, is_first, ~is_first, exploration(config.actor)[:n], key)
+        return Part(decide, (state.params, actor, memory, *step), 1, lambda old, new: (old[0], *new[:2], *old[3:]))
+    env, attempts = WORLDS[config.env](), attempts_of(config.actor)
+    worlds = jax.jit(lambda: reset_worlds(env, key, n, attempts))()
+    turn = device_programs(of_programs(config), env, learner.imitator).turn
+    inputs = (state.params, (worlds, actor), memory, key, exploration(config.actor))
+    return Part(turn, inputs, steps_per_turn(config.actor), lambda old, new: (old[0], *new, *old[3:]))
 
 
-def calls_of(program: jax.stages.Compiled, part: Part) -> Callable[[], Any]:
-    """Calls it on its inputs, then on those that follow."""
+def timed(program: Callable[..., Any], part: Part, wanted: Wanted) -> dict[str, float]:
+    """Milliseconds for one update, of groups of calls that do not wait for each other."""
     inputs = part.inputs
 
-    def call() -> Any:
-        nonlocal inputs
-        result = program(*inputs)
-        inputs = part.following(inputs, result)
-        return result
-
-    return call
-
-
-def timed(call: Callable[[], Any], count: int, wanted: Wanted) -> dict[str, float]:
-    """Milliseconds for one update: of groups of calls, each call made without waiting for the one before."""
-
     def group(calls: int) -> float:
-        began = time.perf_counter()
-        for _ in range(calls - 1):
-            call()
-        jax.block_until_ready(call())
+        nonlocal inputs
+        began, result = time.perf_counter(), None
+        for _ in range(calls):
+            result = program(*inputs)
+            inputs = part.following(inputs, result)
+        jax.block_until_ready(result)
         return (time.perf_counter() - began) / calls
 
     group(2)
-    calls = max(1, min(100, round(wanted.seconds / group(1))))
-    return spread(1000 * group(calls) / count for _ in range(wanted.repeats))
+    calls = max(1, min(100, round(SECONDS / group(1))))
+    return spread(1000 * group(calls) / part.serves for _ in range(wanted.repeats))
 
 
 def kernels(call: Callable[[], Any], updates: int, programs: list[jax.stages.Compiled]) -> dict[str, Any]:
     """What a profile of some calls saw the device run, for one update: in all, of each program, and by name."""
-    options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0
+    texts = {HEADING.findall(text)[0]: text for text in (program.as_text() or "" for program in programs)}
+    origins = {(name, op): origin for name, text in texts.items() for op, origin in INSTRUCTION.findall(text)}
+    times: dict[tuple[str, ...], list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
-        with jax.profiler.trace(folder, profiler_options=options):
+        with jax.profiler.trace(folder):
             for _ in range(TRACED):
                 jax.block_until_ready(call())
-        seen = [launch for path in Path(folder).rglob("*.xplane.pb") for launch in launches(path)]
-    if not seen:
+        for kernel, program, op, ms in launches(next(Path(folder).rglob("*.xplane.pb"))):
+            origin = origins.get((program, op), NUMBERED.sub("", op))
+            for group in ((), (program,), (program, NUMBERED.sub("", kernel), origin)):
+                times[group].append(ms)
+    if not times:
         raise RuntimeError("the profile holds no kernels")
-    origins = origins_of(programs)
-    groups: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    of_program: dict[str, list[float]] = defaultdict(list)
-    for kernel, program, op, ms in seen:
-        of_program[program].append(ms)
-        groups[program, NUMBERED.sub("", kernel), origins.get((program, op), NUMBERED.sub("", op))].append(ms)
-
-    def of_update(times: list[float]) -> dict[str, float]:
-        calls = TRACED * updates
-        return {"launches": round(len(times) / calls, 1), "ms": round(sum(times) / calls, 5)}
-
-    everything = [launch[-1] for launch in seen]
-    named = [
-        {"program": program, "kernel": kernel, "origin": origin, **of_update(times)}
-        | {"share": round(sum(times) / sum(everything), 4)}
-        for (program, kernel, origin), times in groups.items()
-    ]
-    named.sort(key=lambda row: -cast(float, row["ms"]))
-    programs_found = {program: of_update(times) for program, times in of_program.items()}
-    return {**of_update(everything), "programs": programs_found, "kernels": named[:SHOWN]}
+    count = TRACED * updates
+    sizes = {group: {"launches": len(ms) / count, "ms": round(sum(ms) / count, 5)} for group, ms in times.items()}
+    most = sorted((group for group in sizes if len(group) == 3), key=lambda group: -sizes[group]["ms"])[:SHOWN]
+    by_program = {group[0]: size for group, size in sizes.items() if len(group) == 1}
+    named = [dict(zip(("program", "kernel", "origin"), group, strict=True)) | sizes[group] for group in most]
+    return {**sizes[()], "programs": by_program, "kernels": named}
 
 
 def launches(profile: Path) -> Iterator[tuple[str, str, str, float]]:
     """Kernel, program, operation and milliseconds of all that ran on a GPU's streams, or of a CPU's operations."""
-    for plane in jax.profiler.ProfileData.from_file(str(profile)).planes:
-        on_gpu = plane.name.startswith("/device:GPU")
-        if not on_gpu and (plane.name != "/host:CPU" or jax.default_backend() != "cpu"):
-            continue
-        for line in plane.lines:
-            if on_gpu and not line.name.startswith("Stream"):  # the other lines tell the same again
-                continue
-            for event in line.events:
-                stats = {str(name): str(value) for name, value in event.stats}
-                if on_gpu or ("hlo_op" in stats and NUMBERED.sub("", event.name) not in NESTS):
-                    program = stats.get("hlo_module", "").partition("(")[0]
-                    yield event.name, program, stats.get("hlo_op", ""), event.duration_ns / 1e6
-
-
-def origins_of(programs: list[jax.stages.Compiled]) -> dict[tuple[str, str], str]:
-    """Where in the code an operation comes from, by its program's name and its own."""
-    found = {}
-    for program in programs:
-        text = program.as_text() or ""
-        name = text.partition("HloModule ")[2].partition(",")[0]
-        found |= {(name, op): origin.partition("/")[2] or origin for op, origin in INSTRUCTION.findall(text)}
-    return found
+    on_cpu = jax.default_backend() == "cpu"
+    plane_name, line_name = ("/host:CPU", "") if on_cpu else ("/device:GPU", "Stream")  # other lines tell it again
+    planes = jax.profiler.ProfileData.from_file(str(profile)).planes
+    for line in (line for plane in planes if plane.name.startswith(plane_name) for line in plane.lines):
+        for event in line.events if line.name.startswith(line_name) else ():
+            stats = {str(name): str(value) for name, value in event.stats}
+            if not on_cpu or ("hlo_op" in stats and NUMBERED.sub("", event.name) not in NESTS):
+                program = stats.get("hlo_module", "").partition("(")[0]
+                yield event.name, program, stats.get("hlo_op", ""), event.duration_ns / 1e6
 
 
 @contextmanager
 def spared(found: dict[str, Any], name: str) -> Iterator[None]:
-    """What fails is told, and harms no other part."""
+    """What fails is told, and harms nothing else."""
     try:
         yield
     except Exception as error:
@@ -326,63 +237,47 @@ def spared(found: dict[str, Any], name: str) -> Iterator[None]:
         found[name] = {"failed": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
 
 
-def measure(subject: Subject, wanted: Wanted, found: dict[str, Any]) -> None:
+def measure(world: str, wanted: Wanted, found: dict[str, Any]) -> None:
     """Every part's milliseconds and seconds of compiling, the kernels, and acting."""
-    parts: dict[str, Any] = found.setdefault("parts", {})
+    subject, rate = subject_of(world, wanted), jnp.float32(1)
     programs: dict[str, jax.stages.Compiled] = {}
+    config, n = subject.config, subject.updates
+    found |= {"batch": config.learner.batch, "horizon": config.actor.horizon, "updates_per_call": n}
 
     def take(name: str, make: Callable[[], Part]) -> None:
-        if wanted.parts and name not in wanted.parts:
-            return
-        with spared(parts, name):
-            part = make()
-            began = time.perf_counter()
+        with spared(found, name):
+            part, began = make(), time.perf_counter()
             programs[name] = part.program.lower(*part.inputs).compile()
             seconds = time.perf_counter() - began
-            ms = timed(calls_of(programs[name], part), part.count, wanted)
-            parts[name] = {"ms": ms, "compile_seconds": round(seconds, 2)}
-        print(as_line(name, parts[name]), flush=True)
+            found[name] = {"ms": timed(programs[name], part, wanted), "compile_seconds": round(seconds, 2)}
+            print(as_line(name, found[name]), flush=True)
 
-    drawn = drawing(subject)
-    take("draw", lambda: drawn)
-    batches = drawn.program(*drawn.inputs)[1]
-    batch = jax.tree.map(lambda x: x[0], batches) if subject.updates > 1 else batches
-    found["rows"] = jax.eval_shape(rows, batch).shape[0]
-    for name, make in pieces(subject, batch).items():
+    draw = Part(make_draw(of_programs(config), 1, n), (subject.memory, jax.random.key(5)), n)
+    take("draw", lambda: draw)
+    batches = draw.program(*draw.inputs)[1]
+    for name, make in pieces(subject, jax.tree.map(lambda x: x[0], batches) if n > 1 else batches).items():
         take(name, make)
-    take("update", lambda: updating(subject, batches))
+    update = Part(make_update(subject.learner, (jax.devices()[0],), n), (subject.state, batches, rate), n)
+    take("update", lambda: update)
 
-    def draw_and_update() -> Any:
-        return programs["update"](subject.state, programs["draw"](*drawn.inputs)[1], jnp.float32(1))
+    def both() -> Any:
+        return programs["update"](subject.state, programs["draw"](*draw.inputs)[1], rate)
 
-    if {"draw", "update"} <= programs.keys():
-        with spared(parts, "draw and update"):
-            parts["draw and update"] = {"ms": timed(draw_and_update, subject.updates, wanted)}
-        if wanted.trace:
-            with spared(found, "kernels"):
-                found["kernels"] = kernels(draw_and_update, subject.updates, list(programs.values()))
+    with spared(found, "draw and update"):
+        found["draw and update"] = {"ms": timed(both, Part(both, (), n), wanted)}
+    with spared(found, "kernels"):
+        found |= {"kernels": kernels(both, n, [programs["draw"], programs["update"]])} if wanted.trace else {}
     take("acting", lambda: acting(subject))
 
 
 def as_line(name: str, part: dict[str, Any]) -> str:
-    if "failed" in part:
+    if "ms" not in part:
         return f"{name:>18}  {part['failed']}"
-    ms, seconds = part["ms"], part.get("compile_seconds")
-    line = f"{name:>18}  {ms['median']:9.3f} ms ({ms['least']:.3f} to {ms['most']:.3f})"
-    return line if seconds is None else f"{line}, compiled in {seconds:.1f} s"
-
-
-def table(world: str, found: dict[str, Any]) -> Iterator[str]:
-    yield f"{world}, an update: {found.get('failed', '')}"
-    yield from (as_line(name, part) for name, part in found.get("parts", {}).items())
-    traced = found.get("kernels", {})
-    yield from (
-        f"{row['launches']:9.1f} launches {row['ms']:9.4f} ms  {name}"
-        for name, row in traced.get("programs", {}).items()
-    )
-    for row in traced.get("kernels", ()):
-        size = f"{row['launches']:9.1f} launches {row['ms']:9.4f} ms {row['share']:6.1%}"
-        yield f"{size}  {row['kernel'][:60]}  {row['origin']}"
+    if "kernels" in part:
+        return f"{name:>18}  {part['ms']:9.3f} ms in {part['launches']:.0f} launches"
+    least, median, most = (part["ms"][which] for which in ("least", "median", "most"))
+    line = f"{name:>18}  {median:9.3f} ms ({least:.3f} to {most:.3f})"
+    return f"{line}, compiled in {part['compile_seconds']:.1f} s" if "compile_seconds" in part else line
 
 
 def main() -> None:
@@ -391,16 +286,17 @@ def main() -> None:
     worlds: dict[str, Any] = {}
     made = about(what, "update", wanted.commit, [0]) | {"machine": machine(), "note": wanted.note, "worlds": worlds}
     for world in wanted.worlds:
-        print(world, flush=True)
         found = worlds[world] = {}
-        with spared(worlds, world):
-            subject = subject_of(config_of(world, wanted))
-            found |= {"batch": subject.config.learner.batch, "updates_per_call": subject.updates}
-            measure(subject, wanted, found)
+        with spared(found, "world"):
+            measure(world, wanted, found)
         if wanted.out is not None:
             wanted.out.write_text(json.dumps(made, indent=1) + "\n")
-    for world in worlds:
-        print("\n".join(table(world, worlds[world])))
+    for world, found in worlds.items():
+        for row in found.get("kernels", {}).get("kernels", ()):
+            size = f"{row['launches']:8.1f} launches {row['ms']:9.4f} ms"
+            print(size, row["program"], row["kernel"][:60], row["origin"], sep="  ")
+        print(f"{world}, for one update:")
+        print("\n".join(as_line(*part) for part in found.items() if isinstance(part[1], dict)))
 
 
 if __name__ == "__main__":
