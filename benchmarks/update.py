@@ -41,12 +41,9 @@ from discern.training.collect import COMPILING, device_programs, steps_per_turn
 from discern.training.update import make_update
 from discern.types import Batch, LearnerState
 
-SECONDS = 0.1  # that a group of calls takes
-TRACED, SHOWN = 5, 40  # calls in a profile, and groups of kernels told of it
-NESTS = ("while", "call", "conditional")  # on a CPU they hold others
+SECONDS, TRACED, SHOWN = 0.1, 5, 40  # of a group of calls; calls in a profile, and groups of kernels told of it
 NUMBERED = re.compile(r"([._]\d+|\.clone|\.remat)+$")
 INSTRUCTION = re.compile(r'^\s*(?:ROOT )?%?([\w.\-]+) = .*op_name="(?:jit\(\w+\)/)?([^"]*)"', re.MULTILINE)
-HEADING = re.compile(r"HloModule ([\w.\-]+)")
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ class Wanted:
 
 
 class Subject(NamedTuple):
-    """One world's learner, a replay to learn from, how many updates a call makes, and where worlds run."""
+    """One world's learner, a replay to learn from, and how many updates a call makes."""
 
     config: Config
     spec: EnvSpec
@@ -75,7 +72,6 @@ class Subject(NamedTuple):
     state: LearnerState
     memory: Memory
     updates: int
-    on_host: bool
 
 
 class Part(NamedTuple):
@@ -97,9 +93,9 @@ def subject_of(world: str, wanted: Wanted) -> Subject:
     learner = Learner(config, spec)
     memory = jax.jit(lambda: filled_memory(config, spec))()
     state = jax.jit(learner.init)(jax.random.key(1), memory.goals.images)
-    on_host = suite_of(world) in SUITES
-    updates = config.learner.updates_per_call or (1 if on_host or jax.default_backend() == "cpu" else 8)  # LocalActors
-    return Subject(config, spec, learner, state, memory, updates, on_host)
+    one_by_one = suite_of(world) in SUITES or jax.default_backend() == "cpu"  # as in LocalActors
+    updates = config.learner.updates_per_call or (1 if one_by_one else 8)
+    return Subject(config, spec, learner, state, memory, updates)
 
 
 def filled_memory(config: Config, spec: EnvSpec) -> Memory:
@@ -155,8 +151,8 @@ def pieces(subject: Subject, batch: Batch) -> dict[str, Callable[[], Part]]:
 
 def acting(subject: Subject) -> Part:
     """A decision for a group of host environments, or for all environments with their step; it uses the memory up."""
-    config, _, learner, state, memory, _, on_host = subject
-    n, key = config.actor.environments, jax.random.key(4)
+    config, _, learner, state, memory, _ = subject
+    n, key, on_host = config.actor.environments, jax.random.key(4), suite_of(config.env) in SUITES
     if on_host:
         groups = n // config.actor.twins
         n = config.actor.twins * evenly(groups, min(config.actor.host_groups, groups))[-1]  # as in make_worlds
@@ -193,7 +189,10 @@ def timed(program: Callable[..., Any], part: Part, wanted: Wanted) -> dict[str, 
 
 def kernels(call: Callable[[], Any], updates: int, programs: list[jax.stages.Compiled]) -> dict[str, Any]:
     """What a profile of some calls saw the device run, for one update: in all, of each program, and by name."""
-    texts = {HEADING.findall(text)[0]: text for text in (program.as_text() or "" for program in programs)}
+    texts = {
+        text.split(",")[0].removeprefix("HloModule "): text
+        for text in (program.as_text() or "" for program in programs)
+    }
     origins = {(name, op): origin for name, text in texts.items() for op, origin in INSTRUCTION.findall(text)}
     times: dict[tuple[str, ...], list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
@@ -204,8 +203,7 @@ def kernels(call: Callable[[], Any], updates: int, programs: list[jax.stages.Com
             origin = origins.get((program, op), NUMBERED.sub("", op))
             for group in ((), (program,), (program, NUMBERED.sub("", kernel), origin)):
                 times[group].append(ms)
-    if not times:
-        raise RuntimeError("the profile holds no kernels")
+    assert times, "the profile holds no kernels"
     count = TRACED * updates
     sizes = {group: {"launches": len(ms) / count, "ms": round(sum(ms) / count, 5)} for group, ms in times.items()}
     most = sorted((group for group in sizes if len(group) == 3), key=lambda group: -sizes[group]["ms"])[:SHOWN]
@@ -216,13 +214,13 @@ def kernels(call: Callable[[], Any], updates: int, programs: list[jax.stages.Com
 
 def launches(profile: Path) -> Iterator[tuple[str, str, str, float]]:
     """Kernel, program, operation and milliseconds of all that ran on a GPU's streams, or of a CPU's operations."""
-    on_cpu = jax.default_backend() == "cpu"
+    on_cpu, nests = jax.default_backend() == "cpu", ("while", "call", "conditional")  # which hold others
     plane_name, line_name = ("/host:CPU", "") if on_cpu else ("/device:GPU", "Stream")  # other lines tell it again
-    planes = jax.profiler.ProfileData.from_file(str(profile)).planes
-    for line in (line for plane in planes if plane.name.startswith(plane_name) for line in plane.lines):
-        for event in line.events if line.name.startswith(line_name) else ():
+    planes = [plane for plane in jax.profiler.ProfileData.from_file(str(profile)).planes if plane_name in plane.name]
+    for line in (line for plane in planes for line in plane.lines if line.name.startswith(line_name)):
+        for event in line.events:
             stats = {str(name): str(value) for name, value in event.stats}
-            if not on_cpu or ("hlo_op" in stats and NUMBERED.sub("", event.name) not in NESTS):
+            if not on_cpu or ("hlo_op" in stats and NUMBERED.sub("", event.name) not in nests):
                 program = stats.get("hlo_module", "").partition("(")[0]
                 yield event.name, program, stats.get("hlo_op", ""), event.duration_ns / 1e6
 
@@ -240,8 +238,8 @@ def spared(found: dict[str, Any], name: str) -> Iterator[None]:
 def measure(world: str, wanted: Wanted, found: dict[str, Any]) -> None:
     """Every part's milliseconds and seconds of compiling, the kernels, and acting."""
     subject, rate = subject_of(world, wanted), jnp.float32(1)
-    programs: dict[str, jax.stages.Compiled] = {}
     config, n = subject.config, subject.updates
+    programs: dict[str, jax.stages.Compiled] = {}
     found |= {"batch": config.learner.batch, "horizon": config.actor.horizon, "updates_per_call": n}
 
     def take(name: str, make: Callable[[], Part]) -> None:
@@ -275,8 +273,7 @@ def as_line(name: str, part: dict[str, Any]) -> str:
         return f"{name:>18}  {part['failed']}"
     if "kernels" in part:
         return f"{name:>18}  {part['ms']:9.3f} ms in {part['launches']:.0f} launches"
-    least, median, most = (part["ms"][which] for which in ("least", "median", "most"))
-    line = f"{name:>18}  {median:9.3f} ms ({least:.3f} to {most:.3f})"
+    line = f"{name:>18}  {part['ms']['median']:9.3f} ms ({part['ms']['least']:.3f} to {part['ms']['most']:.3f})"
     return f"{line}, compiled in {part['compile_seconds']:.1f} s" if "compile_seconds" in part else line
 
 
@@ -295,8 +292,7 @@ def main() -> None:
         for row in found.get("kernels", {}).get("kernels", ()):
             size = f"{row['launches']:8.1f} launches {row['ms']:9.4f} ms"
             print(size, row["program"], row["kernel"][:60], row["origin"], sep="  ")
-        print(f"{world}, for one update:")
-        print("\n".join(as_line(*part) for part in found.items() if isinstance(part[1], dict)))
+        print(world, *(as_line(*part) for part in found.items() if isinstance(part[1], dict)), sep="\n")
 
 
 if __name__ == "__main__":
