@@ -53,7 +53,7 @@ class NetworkConfig:
     subtract_mean_image: bool = False
     """Subtract the mean of the first goal buffer from every image, so that what never changes is not seen."""
     bfloat16: bool = False
-    """Run the convolutions in bfloat16, where there is an accelerator."""
+    """Convolutions in bfloat16, where there is an accelerator, and on Hopper GPUs the LSTM's recurrent products too."""
 
 
 @dataclass(frozen=True)

@@ -112,16 +112,20 @@ def draw_decoys(key: PRNGKey, capacity: int, goal_slot: Int[Array, " B"], decoys
     """K slots for each goal, without replacement and never the goal's own.
 
     Floyd's subset of the capacity − 1 other slots: each draw comes from one slot more than the last, and one
-    that was drawn before gives way to the newcomer.
+    that was drawn before gives way to the newcomer. All draws at once, since a loop of them is many small launches.
     """
-    count = goal_slot.shape[0]
-    others = capacity - 1
+    first = capacity - 1 - decoys
+    k = jnp.arange(decoys)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, k)
 
-    def draw(k: Array, chosen: Array) -> Array:
-        newcomer = others - decoys + k
-        offset = jax.random.randint(jax.random.fold_in(key, k), (count,), 0, newcomer + 1)
-        taken = (chosen == offset[:, None]).any(axis=1)
-        return chosen.at[:, k].set(jnp.where(taken, newcomer, offset))
+    def draw(key: PRNGKey, newcomer: Array) -> Array:
+        return jax.random.randint(key, goal_slot.shape, 0, newcomer + 1)
 
-    offsets: Array = jax.lax.fori_loop(0, decoys, draw, jnp.full((count, decoys), -1, jnp.int32))
-    return (goal_slot[:, None] + 1 + offsets) % capacity
+    offsets: Array = jax.vmap(draw, out_axes=1)(keys, first + k)
+    given_way = ((offsets[:, :, None] == offsets[:, None]) & (k[:, None] > k)).any(-1)
+    # a draw of an earlier newcomer gives way if that newcomer is there, for which another may have had to give way …
+    whose = jnp.where((offsets >= first) & (offsets < first + k), offsets - first, k)
+    for _ in range(decoys.bit_length()):
+        given_way |= jnp.take_along_axis(given_way, whose, axis=1)
+        whose = jnp.take_along_axis(whose, whose, axis=1)
+    return (goal_slot[:, None] + 1 + jnp.where(given_way, first + k, offsets)) % capacity

@@ -1,5 +1,7 @@
 """The LSTM's recurrence: one step, and whole sequences with a gradient of few launches."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
@@ -23,6 +25,16 @@ def lstm_cell(lstm: LstmState, gates: jax.Array) -> LstmState:
 def _activated(gates: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     keep, write, new, read = jnp.split(gates, 4, axis=-1)
     return jax.nn.sigmoid(keep + 1.0), jax.nn.sigmoid(write), jnp.tanh(new), jax.nn.sigmoid(read)
+
+
+def unroll_for(units: int, bfloat16: bool) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """`lstm_unroll`, or where products may be in bfloat16 on a Hopper GPU, the same as one kernel each way."""
+    device = jax.devices()[0]
+    if not (bfloat16 and device.platform == "gpu" and device.compute_capability.startswith("9.")):
+        return lstm_unroll
+    from discern.agent import lstm_kernel  # takes half a second to import
+
+    return lstm_kernel.unroll if lstm_kernel.supported(units) else lstm_unroll
 
 
 @jax.custom_vjp

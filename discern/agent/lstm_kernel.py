@@ -47,11 +47,32 @@ class Kept(NamedTuple):
 
 
 def supported(units: int) -> bool:
-    """Whether these kernels run here: on a Hopper GPU with jax 0.11 or newer, for so many units."""
-    if plgpu is None or jax.__version_info__ < (0, 11) or units not in UNITS:
-        return False
-    device = jax.devices()[0]
-    return device.platform == "gpu" and str(getattr(device, "compute_capability", "")).startswith("9.")
+    """Whether there are kernels for so many units, on a GPU that has what they need."""
+    return plgpu is not None and jax.__version_info__ >= (0, 11) and units in UNITS
+
+
+@jax.custom_vjp
+def unroll(gates: jax.Array, kernel: jax.Array) -> jax.Array:
+    """As lstm.lstm_unroll, with products in bfloat16: [T, ..., 4U], [U, 4U] → [T, ..., U]."""
+    return _unroll_and_keep(gates, kernel)[0]
+
+
+def _unroll_and_keep(gates: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[Kept, jax.Array]]:
+    hidden, kept = forwards(_of_rows(gates), kernel)
+    return hidden.reshape((*gates.shape[:-1], -1)), (kept, kernel)
+
+
+def _back(kept: tuple[Kept, jax.Array], from_above: jax.Array) -> tuple[jax.Array, jax.Array]:
+    by_gates, by_kernel = backwards(*kept, _of_rows(from_above))
+    return by_gates.reshape((*from_above.shape[:-1], -1)), by_kernel
+
+
+unroll.defvjp(_unroll_and_keep, _back)
+
+
+def _of_rows(x: jax.Array) -> jax.Array:
+    """[T, ..., any] → [T, R, any]."""
+    return x.reshape((x.shape[0], -1, x.shape[-1]))
 
 
 def forwards(gates: jax.Array, kernel: jax.Array, tuning: Tuning = DEFAULT) -> tuple[jax.Array, Kept]:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, UInt8
 
-from discern.agent.lstm import lstm_cell, lstm_unroll
+from discern.agent.lstm import lstm_cell, unroll_for
 from discern.config import NetworkConfig
 from discern.types import Array, LstmState, Params, PRNGKey
 
@@ -147,7 +147,8 @@ class Core(nn.Module):
         if self.is_initializing():
             self.recurrent_share(jnp.zeros((1, self.config.lstm)))
         kernel = self.recurrent_share.variables["params"]["kernel"]
-        hidden = lstm_unroll(jnp.moveaxis(gates, 2, 0), kernel)
+        unroll = unroll_for(self.config.lstm, self.config.bfloat16)
+        hidden = unroll(jnp.moveaxis(gates, 2, 0), kernel)
         return jnp.moveaxis(self.q_values(hidden), 0, 2)
 
     def q_values(self, hidden: jax.Array) -> jax.Array:

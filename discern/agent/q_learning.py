@@ -6,6 +6,8 @@ from jaxtyping import Float, Int
 
 from discern.types import Array
 
+UNROLL = 20  # steps in one round of the loop on an accelerator, where every round is a few launches
+
 
 def peng_q_lambda(
     rewards: Float[Array, " T"], discounts: Float[Array, " T"], next_values: Float[Array, " T"], lambda_: float
@@ -22,7 +24,10 @@ def peng_q_lambda(
         return this_return, this_return
 
     returns: Array
-    _, returns = jax.lax.scan(backwards, next_values[-1], (rewards, discounts, next_values), reverse=True)
+    unroll = 1 if jax.default_backend() == "cpu" else UNROLL
+    _, returns = jax.lax.scan(
+        backwards, next_values[-1], (rewards, discounts, next_values), reverse=True, unroll=unroll
+    )
     return returns
 
 
