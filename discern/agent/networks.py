@@ -144,8 +144,8 @@ class Core(nn.Module):
             ahead = clock + (length - end)[..., None]
             of_step = self._of_step(observations, None, previous)[:, None] + self._of_clock(ahead)
         gates = of_step + self.goal_share(goals)[:, :, None]
-        if self.is_initializing():
-            self.recurrent_share(jnp.zeros((1, self.config.lstm)))
+        if self.is_initializing():  # nothing to unroll, which would take long to compile
+            return self.q_values(self.recurrent_share(jnp.zeros((1, self.config.lstm)))[..., : self.config.lstm])
         kernel = self.recurrent_share.variables["params"]["kernel"]
         unroll = unroll_for(self.config.lstm, self.config.bfloat16)
         hidden = unroll(jnp.moveaxis(gates, 2, 0), kernel)
