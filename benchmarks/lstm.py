@@ -25,19 +25,10 @@ import tyro
 from benchmarks.about import about
 from discern.agent import lstm_kernel
 from discern.agent.lstm import lstm_unroll
-from discern.agent.lstm_kernel import Tuning
 
 SHAPES = ("100x192x256", "140x144x256", "80x192x256", "25x384x256", "50x192x256", "30x256x256")  # steps, rows, units
 WIDTH = 594  # of whole inputs: features, the goal's features, an action, a reward
-TUNINGS = {
-    "kernel": Tuning(),
-    "kernel, 32 rows": Tuning(rows=32),
-    "kernel, sums kept as bfloat16": Tuning(kept="bfloat16"),
-    "kernel, no barriers": Tuning(barriers=False),
-    "kernel, 32 rows, no barriers": Tuning(rows=32, barriers=False),
-    "kernel, exact tanh": Tuning(approximate=False),
-}
-ARMS = ("scan", *TUNINGS, "scan with inputs", "kernel with inputs", "cudnn with inputs")
+ARMS = ("scan", "kernel", "scan with inputs", "kernel with inputs", "cudnn with inputs")
 Arrays = tuple[jax.Array, ...]
 
 
@@ -86,32 +77,12 @@ def both(forwards: Callable[..., jax.Array]) -> Callable[..., Arrays]:
     return run
 
 
-def kernels(tuning: Tuning) -> Callable[..., jax.Array]:
-    """lstm_unroll by the kernels."""
-
-    @jax.custom_vjp
-    def unroll(gates: jax.Array, kernel: jax.Array) -> jax.Array:
-        return lstm_kernel.forwards(gates, kernel, tuning)[0]
-
-    def keep(gates: jax.Array, kernel: jax.Array) -> tuple[jax.Array, Any]:
-        hidden, kept = lstm_kernel.forwards(gates, kernel, tuning)
-        return hidden, (kept, kernel)
-
-    def back(kept: Any, from_above: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return lstm_kernel.backwards(*kept, from_above, tuning)
-
-    unroll.defvjp(keep, back)
-    return unroll
-
-
 def chosen(arm: str) -> Callable[..., jax.Array]:
-    if arm in TUNINGS:
-        return kernels(TUNINGS[arm])
-    unroll = kernels(TUNINGS["kernel"])
     return {
         "scan": lstm_unroll,
+        "kernel": lstm_kernel.unroll,
         "scan with inputs": scan_with_inputs,
-        "kernel with inputs": lambda inputs, by_inputs, kernel: unroll(inputs @ by_inputs, kernel),
+        "kernel with inputs": lambda inputs, by_inputs, kernel: lstm_kernel.unroll(inputs @ by_inputs, kernel),
         "cudnn with inputs": cudnn_with_inputs,
     }[arm]
 

@@ -1,7 +1,6 @@
 """The LSTM's kernels without a GPU: their bodies against the scan, on stand-ins for a GPU's parts; their lowering."""
 
 import threading
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from discern.agent import lstm_kernel
-from discern.agent.lstm import lstm_unroll
+from discern.agent.lstm import lstm_unroll, unroll_for
 
 T, ROWS, U = 3, 32, 128  # two blocks to a cluster, two clusters
 
@@ -76,14 +75,14 @@ class Cluster:
         self.own = threading.local()
         self.twins: dict[int, Any] = {}
 
-    def run(self, body: Any, out: list[Any], scratch: list[Any], shape: tuple[int, ...], tuning: Any) -> Any:
+    def run(self, body: Any, out: list[Any], scratch: list[Any], shape: tuple[int, ...]) -> Any:
         steps, _, units, count = shape
         peers = units // lstm_kernel.SLICE
 
         def on(*inputs: jax.Array) -> list[jax.Array]:
             given = [Ref(np.array(x)) for x in inputs]
             outputs = [Ref(np.full(x.shape, np.nan, jnp.dtype(x.dtype))) for x in out]
-            for tile in range(count // tuning.rows):
+            for tile in range(count // lstm_kernel.ROWS):
                 made = [
                     [*(Ref(np.full(s, np.nan, d)) for s, d in scratch), Barrier(1), Barriers(peers, 2)]
                     for _ in range(peers)
@@ -143,11 +142,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
         barrier.arrive()
 
     monkeypatch.setattr(lstm_kernel, "_kernel", cluster.run)
-    monkeypatch.setattr(lstm_kernel, "_tiles", lambda shape, dtype, columns=None: (shape, dtype))
+    monkeypatch.setattr(lstm_kernel, "_tiles", lambda shape, dtype: (shape, dtype))
     monkeypatch.setattr(lstm_kernel, "_send", cluster.send)
     monkeypatch.setattr(lstm_kernel, "_load", lambda ref: ref.read().astype(jnp.float32))
     monkeypatch.setattr(lstm_kernel, "_product", product)
-    monkeypatch.setattr(lstm_kernel, "_zeros", lambda rows: jnp.zeros((lstm_kernel.SLICE, rows)))
+    monkeypatch.setattr(lstm_kernel, "_zeros", lambda: jnp.zeros((lstm_kernel.SLICE, lstm_kernel.ROWS)))
     lax = SimpleNamespace(axis_index=cluster.axis_index, fori_loop=fori_loop, rem=lambda a, b: a % b)
     monkeypatch.setattr(lstm_kernel, "lax", lax)
     monkeypatch.setattr(lstm_kernel, "pl", SimpleNamespace(ds=lambda start, size: slice(start, start + size)))
@@ -183,18 +182,22 @@ def test_kernels_are_the_scan(rows: int) -> None:
 
 def test_kernels_lower_for_a_gpu() -> None:
     if jax.__version_info__ < (0, 11):
-        pytest.skip("the kernels want jax 0.11's Pallas")
-    tunings = [lstm_kernel.Tuning(), lstm_kernel.Tuning(rows=32, kept="bfloat16")]
-    for tuning in tunings:
-        gates, kernel, from_above = random_inputs(64)
-        forwards = jax.jit(partial(lstm_kernel.forwards, tuning=tuning))
-        lowered = forwards.trace(gates, kernel).lower(lowering_platforms=("cuda",))
-        assert "mosaic_gpu" in lowered.as_text()
-        _, kept = jax.eval_shape(forwards, gates, kernel)
-        backwards = jax.jit(partial(lstm_kernel.backwards, tuning=tuning))
-        lowered = backwards.trace(kept, kernel, from_above).lower(lowering_platforms=("cuda",))
-        assert "mosaic_gpu" in lowered.as_text()
+        assert not lstm_kernel.supported(256)
+        return
+
+    def loss(gates: jax.Array, kernel: jax.Array) -> jax.Array:
+        return lstm_kernel.unroll(gates, kernel).sum()
+
+    gates, kernel = jnp.zeros((T, 5, 3, 4 * 256)), jnp.zeros((256, 4 * 256))
+    lowered = jax.jit(jax.grad(loss, (0, 1))).trace(gates, kernel).lower(lowering_platforms=("cuda",)).as_text()
+    assert lowered.count("stablehlo.custom_call @mosaic_gpu") == 2
 
 
-def test_no_kernel_without_a_hopper_gpu() -> None:
-    assert not lstm_kernel.supported(256)
+def test_no_kernel_without_a_hopper_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where products are not to be in bfloat16, as in `paper`, nor for other units."""
+    assert unroll_for(256, bfloat16=True) is lstm_unroll
+    hopper = SimpleNamespace(platform="gpu", compute_capability="9.0")
+    monkeypatch.setattr(jax, "devices", lambda: [hopper])
+    assert unroll_for(256, bfloat16=False) is lstm_unroll
+    assert unroll_for(100, bfloat16=True) is lstm_unroll
+    assert (unroll_for(256, bfloat16=True) is lstm_kernel.unroll) == lstm_kernel.supported(256)

@@ -6,7 +6,6 @@ before rows, since the tensor cores' products have at least 64 rows but as few c
 """
 
 import importlib
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,20 +21,8 @@ except ImportError:  # jaxlib without GPU dialects
     plgpu = None
 
 SLICE = 64  # units of one block: the rows of the tensor cores' smallest product
+ROWS = 16  # of a tile; 32 take longer: fewer blocks, and registers are spilled
 UNITS = (128, 256)  # two or four blocks in a cluster; with more, a block's 4U × 64 weights outgrow its shared memory
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """How the work is cut: rows of a tile, hardware's approximate tanh, the type in which sums of gates are kept."""
-
-    rows: int = 16
-    approximate: bool = True
-    kept: str = "float32"
-    barriers: bool = True  # Pallas' own after each load and store
-
-
-DEFAULT = Tuning()
 
 
 class Kept(NamedTuple):
@@ -75,78 +62,71 @@ def _of_rows(x: jax.Array) -> jax.Array:
     return x.reshape((x.shape[0], -1, x.shape[-1]))
 
 
-def forwards(gates: jax.Array, kernel: jax.Array, tuning: Tuning = DEFAULT) -> tuple[jax.Array, Kept]:
+def forwards(gates: jax.Array, kernel: jax.Array) -> tuple[jax.Array, Kept]:
     """Inputs' share of the gates [T, R, 4U], the recurrent kernel [U, 4U] → hidden states [T, R, U], what to keep."""
     steps, count, width = gates.shape
     units = width // 4
-    padded = _padded(gates, tuning).reshape(steps, -1, 4, units).transpose(0, 2, 3, 1)
+    padded = _padded(gates).reshape(steps, -1, 4, units).transpose(0, 2, 3, 1)
     state = jax.ShapeDtypeStruct((steps + 1, *padded.shape[2:]), jnp.float32)
     peers = units // SLICE
     # [U, 4U] → [blocks, 4 × 64 gates, U]
     weights = kernel.reshape(units, 4, peers, SLICE).transpose(2, 1, 3, 0).reshape(peers, 4 * SLICE, units)
     run = _kernel(
-        partial(_forwards, rows=tuning.rows),
-        [jax.ShapeDtypeStruct(padded.shape, tuning.kept), state, state],
-        [_tiles((4 * SLICE, units), jnp.bfloat16, tuning.rows), _tiles((2, peers, SLICE, tuning.rows), jnp.bfloat16)],
+        _forwards,
+        [jax.ShapeDtypeStruct(padded.shape, jnp.float32), state, state],
+        [_tiles((4 * SLICE, units), jnp.bfloat16), _tiles((2, peers, SLICE, ROWS), jnp.bfloat16)],
         padded.shape,
-        tuning,
     )
     kept = Kept(*run(padded, weights.astype(jnp.bfloat16)))
     return jnp.swapaxes(kept.hiddens[1:, :, :count], 1, 2), kept
 
 
-def backwards(
-    kept: Kept, kernel: jax.Array, from_above: jax.Array, tuning: Tuning = DEFAULT
-) -> tuple[jax.Array, jax.Array]:
+def backwards(kept: Kept, kernel: jax.Array, from_above: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The loss's gradient by the hidden states [T, R, U] → by the gates [T, R, 4U], by the recurrent kernel [U, 4U]."""
     steps, count, units = from_above.shape
-    above = _padded(from_above, tuning).swapaxes(1, 2)
+    above = _padded(from_above).swapaxes(1, 2)
     peers = units // SLICE
     # [U, 4U] → [blocks, U, 4 × 64 gates]
     weights = kernel.reshape(units, 4, peers, SLICE).transpose(2, 0, 1, 3).reshape(peers, units, 4 * SLICE)
     run = _kernel(
-        partial(_backwards, rows=tuning.rows),
+        _backwards,
         [jax.ShapeDtypeStruct(kept.whole.shape, jnp.float32)],
         [
-            _tiles((units, 4 * SLICE), jnp.bfloat16, tuning.rows),
-            _tiles((2, peers, SLICE, tuning.rows), jnp.float32),
-            _tiles((4, SLICE, tuning.rows), jnp.bfloat16),
+            _tiles((units, 4 * SLICE), jnp.bfloat16),
+            _tiles((2, peers, SLICE, ROWS), jnp.float32),
+            _tiles((4, SLICE, ROWS), jnp.bfloat16),
         ],
         kept.whole.shape,
-        tuning,
     )
     (by_gates,) = run(kept.whole, kept.cells, above, weights.astype(jnp.bfloat16))
     by_gates = by_gates[..., :count].transpose(0, 3, 1, 2).reshape(steps, count, 4 * units)
     return by_gates, jnp.einsum("tur,trg->ug", kept.hiddens[:-1, :, :count], by_gates)
 
 
-def _padded(x: jax.Array, tuning: Tuning) -> jax.Array:
-    return jnp.pad(x, ((0, 0), (0, -x.shape[1] % tuning.rows), (0, 0)))
+def _padded(x: jax.Array) -> jax.Array:
+    return jnp.pad(x, ((0, 0), (0, -x.shape[1] % ROWS), (0, 0)))
 
 
-def _tiles(shape: tuple[int, ...], dtype: Any, columns: int | None = None) -> Any:
-    """Shared memory as the tensor cores read it, in tiles of 8 × `columns` (the last axis), both operands' alike."""
-    columns = columns or shape[-1]
-    width = min(columns * jnp.dtype(dtype).itemsize, 128)
+def _tiles(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Shared memory as the tensor cores read it, in tiles of 8 × a tile's rows, both operands' alike."""
+    width = min(ROWS * jnp.dtype(dtype).itemsize, 128)
     tiling = plgpu.TilingTransform((8, width // jnp.dtype(dtype).itemsize))
     return plgpu.SMEM(shape, dtype, transforms=(tiling, plgpu.SwizzleTransform(width)))
 
 
-def _kernel(body: Any, out: list[Any], scratch: list[Any], shape: tuple[int, ...], tuning: Tuning) -> Any:
+def _kernel(body: Any, out: list[Any], scratch: list[Any], shape: tuple[int, ...]) -> Any:
     _, _, units, count = shape
     peers = units // SLICE
     return plgpu.kernel(
         partial(body, steps=shape[0], peers=peers),
         out_type=out,
         scratch_types=[*scratch, plgpu.Barrier(), plgpu.Barrier(num_arrivals=peers, num_barriers=2)],
-        grid=(count // tuning.rows,),
+        grid=(count // ROWS,),
         grid_names=("rows",),
         cluster=(peers,),
         cluster_names=("units",),
-        kernel_name=f"lstm{body.func.__name__}",
-        compiler_params=plgpu.CompilerParams(
-            approx_math=tuning.approximate, unsafe_no_auto_barriers=not tuning.barriers
-        ),
+        kernel_name=f"lstm{body.__name__}",
+        compiler_params=plgpu.CompilerParams(approx_math=True),  # tanh: no less exact than bfloat16 products
     )
 
 
@@ -185,14 +165,14 @@ def _activated(gates: list[jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array,
     return sigmoid(keep + 1.0), sigmoid(write), jnp.tanh(new), sigmoid(read)
 
 
-def _zeros(rows: int) -> jax.Array:
-    zeros: jax.Array = plgpu.layout_cast(jnp.zeros((SLICE, rows), jnp.float32), plgpu.Layout.WGMMA)
+def _zeros() -> jax.Array:
+    zeros: jax.Array = plgpu.layout_cast(jnp.zeros((SLICE, ROWS), jnp.float32), plgpu.Layout.WGMMA)
     return zeros
 
 
-def _here(rows: int) -> tuple[Any, Any]:
+def _here() -> tuple[Any, Any]:
     """The units and rows of this block."""
-    return pl.ds(lax.axis_index("units") * SLICE, SLICE), pl.ds(lax.axis_index("rows") * rows, rows)
+    return pl.ds(lax.axis_index("units") * SLICE, SLICE), pl.ds(lax.axis_index("rows") * ROWS, ROWS)
 
 
 def _forwards(
@@ -202,15 +182,14 @@ def _forwards(
     cells: Any,
     hiddens: Any,
     weights: Any,  # [4 × 64, U] in shared memory, as is what follows
-    hidden: Any,  # [2, blocks, 64, rows]: one step's state is read while the next one's arrives
+    hidden: Any,  # [2, blocks, 64, ROWS]: one step's state is read while the next one's arrives
     loaded: Any,
     arrived: Any,
     *,
-    rows: int,
     steps: int,
     peers: int,
 ) -> None:
-    block, here = lax.axis_index("units"), _here(rows)
+    block, here = lax.axis_index("units"), _here()
     plgpu.copy_gmem_to_smem(kernel.at[block], weights, loaded)
     plgpu.barrier_wait(loaded)
 
@@ -227,7 +206,7 @@ def _forwards(
         slot = lax.rem(t, 2)
         plgpu.barrier_wait(arrived.at[slot])
         shares = [(weights.at[:, i * SLICE : (i + 1) * SLICE], hidden.at[slot, i]) for i in range(peers)]
-        recurrent = _product((4 * SLICE, rows), shares)
+        recurrent = _product((4 * SLICE, ROWS), shares)
         sums = [of_inputs[gate] + recurrent[gate * SLICE : (gate + 1) * SLICE] for gate in range(4)]
         keep, write, new, read = _activated(sums)
         cell = keep * cell + write * new
@@ -239,7 +218,7 @@ def _forwards(
         hiddens[(t + 1, *here)] = state
         return cell, following
 
-    zero = _zeros(rows)
+    zero = _zeros()
     cells[(0, *here)] = zero
     hiddens[(0, *here)] = zero
     share(zero, 0)
@@ -254,16 +233,15 @@ def _backwards(
     kernel: Any,  # [blocks, U, 4 × 64]
     by_gates: Any,
     weights: Any,  # [U, 4 × 64] in shared memory, as is what follows
-    by_hidden: Any,  # [2, blocks, 64, rows]: what each block's gates add to the gradient by this block's units
-    by_own_gates: Any,  # [4, 64, rows]
+    by_hidden: Any,  # [2, blocks, 64, ROWS]: what each block's gates add to the gradient by this block's units
+    by_own_gates: Any,  # [4, 64, ROWS]
     loaded: Any,
     arrived: Any,
     *,
-    rows: int,
     steps: int,
     peers: int,
 ) -> None:
-    block, here = lax.axis_index("units"), _here(rows)
+    block, here = lax.axis_index("units"), _here()
     plgpu.copy_gmem_to_smem(kernel.at[block], weights, loaded)
     plgpu.barrier_wait(loaded)
 
@@ -292,7 +270,7 @@ def _backwards(
         for gate in range(4):
             by_own_gates[gate] = gradients[gate].astype(jnp.bfloat16)
         shares = [(weights.at[:, i * SLICE : (i + 1) * SLICE], by_own_gates.at[i]) for i in range(4)]
-        partial_sums = _product((peers * SLICE, rows), shares)
+        partial_sums = _product((peers * SLICE, ROWS), shares)
         for peer in range(peers):
             part = partial_sums[peer * SLICE : (peer + 1) * SLICE]
             _send(part, by_hidden.at[1 - slot, block], arrived.at[1 - slot], peer)
@@ -300,7 +278,7 @@ def _backwards(
             by_gates[(t, gate, *here)] = gradients[gate]
         return (by_cell * keep, cell_before, *following)
 
-    zero = _zeros(rows)
+    zero = _zeros()
     for peer in range(peers):
         _send(zero, by_hidden.at[0, block], arrived.at[0], peer)
     lax.fori_loop(0, steps, step, (zero, _load(cells.at[(steps, *here)]), *inputs(steps - 1)))
