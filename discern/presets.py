@@ -177,11 +177,16 @@ FAST_IN: dict[str, dict[str, Any]] = {
     "arena/84": {},
     "atari": ATARI_FAST,
     "atari/montezuma_revenge": ATARI_FAST | {"actor.ez_greedy": 2.0},  # single random steps climb no ladder
-    "watermaze": FIRST_PERSON_FAST,
-    "lab": FIRST_PERSON_FAST,
+    "watermaze": FIRST_PERSON_FAST
+    | {"actor.p_restart": 0.33}  # who stands before a wall is asked for walls
+    | {"relabel.hindsight_window": 1},
+    "lab": FIRST_PERSON_FAST,  # which cannot restart at will
     "doom": DOOM_FAST,
     "doom/my_way_home": DOOM_FAST | {"actor.horizon": 80},  # several rooms lie between a start and some goals
     "control": POSED,
+    "control/reacher-hard": POSED
+    | {"control.action_repeat": 4, "actor.horizon": 25, "learner.batch": 128}  # an update of a third the time
+    | {"reward.pair_gap": 1.5, "relabel.hindsight_window": 1, "replay_capacity": 10_000},
     "control/pendulum-swingup": SWUNG | {"actor.ez_greedy": 1.0},
     "control/cartpole-swingup": SWUNG
     | DIVERSE  # most poles hang, goals stand

@@ -190,7 +190,7 @@ TRAINING = [
     ("atari/seaquest --atari.shrink me", "--atari.shrink takes auto, emulator or accelerator"),
     ("atari/seaquest --atari.threads -1", "--atari.threads must be at least 1"),
     ("control/reacher-hard --control.episode 0", "--control.episode must be at least 1"),
-    ("control/reacher-hard --control.episode 50", "--control.episode must be at least --actor.horizon"),
+    ("control/reacher-hard --control.episode 20", "--control.episode must be at least --actor.horizon"),
     ("--control.pixels paint", "--control.pixels takes rays or opengl"),
     ("--gym.frame-skip 0 gym/CartPole-v1", "--gym.frame-skip must be at least 1"),
     ("gym/CartPole-v1 --gym.size 7", "--gym.size must be at least 8"),

@@ -38,21 +38,25 @@ class Loop:
         self.thread = ThreadPoolExecutor(1, "learner")
 
     def start(self) -> TrainState:
-        """A fresh state: random play fills the goal buffer, while the programs of an update are compiled."""
-        compiling = self.thread.submit(self.compile_ahead)
-        with self.phases("random play, which fills the goal buffer"):
-            collecting, memory, steps = self.actors.start()
-        compiling.result()
+        """A fresh state: random play fills the goal buffer, while the programs of new networks and of an update are
+        compiled."""
         key = jax.random.fold_in(jax.random.key(self.config.seed), 1)
-        with self.phases("new networks"):
-            learner = jax.jit(self.learner.init)(key, memory.goals.images)
+        goals = jax.ShapeDtypeStruct((self.config.goal_buffer.capacity, *self.actors.spec.image_shape), np.uint8)
+        init = jax.jit(self.learner.init)
+        with ThreadPoolExecutor(1, "networks") as beside:
+            networks = beside.submit(lambda: init.lower(key, goals).compile())
+            compiling = self.thread.submit(self.compile_ahead, goals)
+            with self.phases("random play, which fills the goal buffer"):
+                collecting, memory, steps = self.actors.start()
+            with self.phases("new networks"):
+                learner = networks.result()(key, memory.goals.images)
+            compiling.result()
         return TrainState(learner, collecting, memory, steps=steps)
 
-    def compile_ahead(self) -> None:
-        """Compiles what draws a batch and what learns from it, so that their first calls find it compiled."""
+    def compile_ahead(self, goals: jax.ShapeDtypeStruct) -> None:
+        """Compiles what learns from a batch, so that its first call finds it compiled."""
         if self.actors.shards > 1:
             return  # the update also moves what it gets to its devices
-        goals = jax.ShapeDtypeStruct((self.config.goal_buffer.capacity, *self.actors.spec.image_shape), np.uint8)
         state = jax.eval_shape(self.learner.init, jax.random.key(0), goals)
         with self.phases("compiling the update"):
             cast(jax.stages.Wrapped, self.update).lower(
@@ -105,11 +109,14 @@ def make_loop(config: Config, view: View, cluster: str | None, actors: int | Non
 
 
 @contextmanager
-def scoring_beside(loop: Loop) -> Iterator[Future[Scoring]]:
-    """Who scores the run's agents, made by a thread of its own while the loop starts."""
+def scoring_beside(loop: Loop, view: View) -> Iterator[Future[Scoring]]:
+    """Who scores the run's agents, made by a thread of its own while the loop starts and learns."""
 
     def make() -> Scoring:
-        return Scoring(loop.config, loop.learner, loop.phases)
+        scoring = Scoring(loop.config, loop.learner, loop.phases)
+        if scoring.hint:
+            view.console.print(scoring.hint, soft_wrap=True, highlight=False, markup=False)
+        return scoring
 
     with ThreadPoolExecutor(1, "scoring") as thread:
         scoring = thread.submit(make)
@@ -136,10 +143,10 @@ def train(
     with (
         View(console or Console()) as view,
         make_loop(config, view, cluster, actors) as loop,
-        scoring_beside(loop) as scoring,
+        scoring_beside(loop, view) as scoring,
     ):
         state = loop.start()
-        session = Session(loop, state, scoring.result(), folder, view, began, wandb=wandb)
+        session = Session(loop, state, scoring, folder, view, began, wandb=wandb)
         new_folder(folder.path, config)
         return session.spend()
 
@@ -162,10 +169,10 @@ def resume(
     with (
         View(console or Console()) as view,
         make_loop(config, view, cluster, actors) as loop,
-        scoring_beside(loop) as scoring,
+        scoring_beside(loop, view) as scoring,
     ):
         state = restore_state(folder, loop.start())
-        session = Session(loop, state, scoring.result(), folder, view, began, True, wandb)
+        session = Session(loop, state, scoring, folder, view, began, True, wandb)
         folder.keep(config)
         forget_final(folder)
         return session.spend()

@@ -4,6 +4,7 @@ import math
 import signal
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -54,25 +55,24 @@ class Session:
         self,
         loop: "Loop",
         state: TrainState,
-        scoring: Scoring,
+        scoring: Future[Scoring],
         folder: RunFolder,
         view: View,
         began: float,
         resumed: bool = False,
         wandb: WandbMode | None = None,
     ):
-        """`began`, by the monotonic clock, is when making the environments did: the budget counts from there."""
+        """`began`, by the monotonic clock, is when making the environments did: the budget counts from there. Nobody
+        waits for who is to score before there is something to score."""
         self.loop, self.state, self.scoring = loop, state, scoring
         self.folder, self.view, self.resumed, self.wandb = folder, view, resumed, wandb
         self.config = loop.config
         self.look = trajectory_probe(loop.learner)
-        if state.random_success < 0:
-            self.state = state._replace(random_success=scoring.random_success)
         self.rates = Rates(state.steps, int(state.learner.updates))
         self.began = began
         self.seconds_before = state.seconds
         self.compile_seconds = 0.0
-        self.evaluate_at = state.steps
+        self.evaluate_at = state.steps + (self.config.evaluate_every or 0)
         self.last_log = self.last_save = time.monotonic()
 
     def spend(self) -> Path:
@@ -80,8 +80,6 @@ class Session:
         self.view.console.print(
             f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
         )
-        if self.scoring.hint:
-            self.view.console.print(self.scoring.hint, soft_wrap=True, highlight=False, markup=False)
         after_step = self.state.steps if self.resumed else None
         with Stop() as stop, Metrics(self.folder, self.view, after_step, self.wandb) as metrics:
             try:
@@ -96,7 +94,7 @@ class Session:
                 raise StoppedError(advice, stop.signal)
             self.log(metrics, {}, self.score())
             with self.view.phases("scoring on goals not seen before"):
-                goals, score, random, ceiling = self.scoring.final(self.state.learner.agent)
+                goals, score, random, ceiling = self.scoring.result().final(self.state.learner.agent)
         save_final(self.folder, goals, score, random)
         self.draw(goals, score)
         self.view.console.print(
@@ -117,13 +115,13 @@ class Session:
 
         draw_curve(self.folder.metrics(), self.folder.path / "curve.png")
         draw_goals(goals, score, self.folder.path / "goals.png")
-        if self.scoring.final_trials > 1:
+        if self.scoring.result().final_trials > 1:
             draw_averages(goals, score.average_images, self.folder.path / "averages.png")
 
     def outcome(self, goals: GoalSet, score: Score, random: Score, ceiling: Shares | None) -> str:
         """What the run achieved on goals not seen before, beside what chance would."""
-        count = len(goals.images)
-        reached = f"{self.config.env} has no success rate, because {self.scoring.env.spec.unscored}"
+        count, scoring = len(goals.images), self.scoring.result()
+        reached = f"{self.config.env} has no success rate, because {scoring.env.spec.unscored}"
         if score.success is not None:
             reached = (
                 f"{score.success:.1%} of {count} held-out goals ({goals.name}) reached "
@@ -131,7 +129,7 @@ class Session:
             )
         if score.told_apart is None:
             return reached
-        attempts = count * self.scoring.final_trials
+        attempts = count * scoring.final_trials
         return f"{reached}; {sentence(score.told_apart, random.told_apart, ceiling, count, attempts)}"
 
     def run(self, metrics: Metrics, stop: Stop) -> None:
@@ -146,6 +144,8 @@ class Session:
                 first.close()
             if not self.state.learning:
                 self.refuse_if_nothing_lasts()
+            if self.scoring.done():
+                self.scoring.result()  # a world that nobody can score ends the run soon
             now = time.monotonic()
             self.state = self.state._replace(seconds=self.seconds_before + now - self.began)
             evaluation_due = self.config.evaluate_every and self.state.steps >= self.evaluate_at
@@ -169,15 +169,18 @@ class Session:
     def score(self) -> Score:
         """A point of the curve."""
         self.evaluate_at = self.state.steps + (self.config.evaluate_every or 0)
+        scoring = self.scoring.result()
+        if self.state.random_success < 0:
+            self.state = self.state._replace(random_success=scoring.random_success)
         with self.view.phases("scoring"):
-            return self.scoring.score(self.state.learner.agent)
+            return scoring.score(self.state.learner.agent)
 
     def probe(self) -> dict[str, float]:
         """What can be read of the scored dimensions from what the agent sees; nothing where nobody measured them."""
         sampled = self.loop.actors.sample(self.state, jax.random.key(self.state.turn))
         if sampled is None or not sampled.measures.shape[-1]:
             return {}
-        return sight_in_trajectories(self.look(self.state.learner.agent, sampled), self.scoring.env.spec.dimensions)
+        return sight_in_trajectories(self.look(self.state.learner.agent, sampled), self.loop.actors.spec.dimensions)
 
     def save(self) -> None:
         save_state(self.folder, self.state, self.config.save_replay)
@@ -199,9 +202,10 @@ class Session:
             row["random"] = state.random_success
             row |= {"success": score.success, "at_some_step": score.at_some_step, "per_dimension": score.per_dimension}
             row |= self.probe()
-        picture = None if score is None else self.folder.path / "goals.png"
-        if score is not None and picture is not None:
-            row |= self.scoring.told_apart(score)
-            save_strip(self.scoring.goals.images, score.final_images, picture)
+        picture = None
+        if score is not None:
+            scoring, picture = self.scoring.result(), self.folder.path / "goals.png"
+            row |= scoring.told_apart(score)
+            save_strip(scoring.goals.images, score.final_images, picture)
         metrics.write(row, picture)
         self.last_log = time.monotonic()
