@@ -44,7 +44,6 @@ CANNOT = {
     "way. It knows the first room alone, and does not play the game.",
     "pendulum": "A random policy reaches more than half of the goals, so its success says less than it seems.",
     "seaquest": "It brings the submarine to a place; it does not play the game, nor bring about fish, divers or score.",
-    "watermaze": "Of the three dimensions the place is what it misses most.",
 }
 
 

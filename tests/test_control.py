@@ -253,10 +253,11 @@ def test_an_unknown_domain_is_refused():
         make_env("control/humanoid-run")
 
 
-def test_the_preset_pursues_goals_for_a_hundred_steps():
-    config = preset("control/reacher-hard")
+@pytest.mark.parametrize("world", ["reacher-hard", "pendulum-swingup"])
+def test_the_preset_pursues_goals_for_a_hundred_control_steps(world):
+    config = preset(f"control/{world}")
     assert EPISODE % config.actor.horizon == 0
-    assert config.actor.horizon == 100
+    assert config.actor.horizon * (config.control.action_repeat or 1) == 100
 
 
 def test_no_opengl_is_needed(tmp_path):

@@ -39,7 +39,7 @@ from discern.evaluation.told_apart import (
 from discern.presets import preset
 from discern.storage.run_folder import RunFolder
 from discern.training.loop import train
-from discern.training.scoring import Scoring
+from discern.training.scoring import Scoring, fixed_goals
 from discern.types import UserError
 from tests.conftest import TINY
 from tests.counting import Counting
@@ -177,7 +177,7 @@ def test_the_measure_is_the_worlds_whatever_the_run(tiny, monkeypatch):
     monkeypatch.setattr(told_apart, "plays", lambda config: (a_play(NOISE[None]), a_play(NOISE[None])))
     monkeypatch.setattr(told_apart, "learn", lambda frames, twins: learned.append(twins))
     first = told_apart_in(tiny)
-    for changes in ({"seed": 7}, {"actor.horizon": 9}, {"network.features": 16}, {"evaluation_goals": 9}):
+    for changes in ({"seed": 7}, {"actor.horizon": 9}, {"network.features": 16}, {"control.action_repeat": 9}):
         assert told_apart_in(replace(tiny, changes)) is first
     for changes in ({"env": "arena/16"}, {"gym.size": 20}):
         assert told_apart_in(replace(tiny, changes)) is not first
@@ -226,7 +226,8 @@ def test_what_is_waited_for_is_named(tiny):
         return nullcontext()
 
     learner = Learner(tiny, make_scored_env(tiny.env).spec)
-    Scoring(replace(tiny, {"evaluate_every": 100}), learner, phases).close()
+    config = replace(tiny, {"evaluate_every": 100})
+    Scoring(config, learner, fixed_goals(config, phases), phases)
     assert named == ["making the fixed goals", "learning to tell goals apart", "scoring the random policy"]
 
 

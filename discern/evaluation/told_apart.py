@@ -17,7 +17,7 @@ import optax
 from discern.agent.networks import Torso
 from discern.agent.rewards.discern import embed
 from discern.agent.rewards.pairs import PairReward
-from discern.config import Config, NetworkConfig
+from discern.config import Config, NetworkConfig, replace
 from discern.envs import Hosted, HostEnv, is_host, make_env, opened
 from discern.envs.base import Attempts, Dimension, ScoredHostEnv, measured, where_rows
 from discern.evaluation.achievement import TOLERANCE, apart
@@ -131,7 +131,9 @@ def nearest_frames(
 
 
 def told_apart_in(config: Config) -> ToldApart:
-    """The measure of the config's world, the same for every run there; learned once in a process."""
+    """The measure of the config's world, the same for every run there, however long its actions are held; learned once
+    in a process."""
+    config = replace(config, {"control.action_repeat": None})
     world = (config.env, config.atari, config.control, config.gym)
     if world not in LEARNED:
         seen, unseen = plays(config)
@@ -149,7 +151,8 @@ def twins_in(config: Config) -> int:
 
 def plays(config: Config) -> tuple[Play, Play]:
     """The same random actions after two starts, in environments of their own."""
-    steps, twins = preset(config.env).actor.horizon, twins_in(config)
+    usual, twins = preset(config.env), twins_in(config)
+    steps = usual.actor.horizon * (usual.control.action_repeat or 1)
     attempts = Attempts(steps, twins) if twins > 1 else None
     groups = GROUPS.get(suite_of(config.env))
     with opened(make_env(config.env, TWINS * (groups or 1), config, attempts)) as env:

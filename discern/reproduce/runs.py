@@ -26,7 +26,7 @@ TRIALS: dict[str, tuple[dict[str, Any], ...]] = {  # what a reward is tuned by, 
     "autoencoder": ({"reward.embedding": 8}, {"reward.embedding": 128}),
     "WGAN": ({"reward.gradient_penalty": 1.0}, {"reward.gradient_penalty": 100.0}),
     "pixel L2": ({"reward.pixel_sigma_scale": 0.1}, {"reward.pixel_sigma_scale": 0.3}),
-    "temporal pairs": ({"reward.pair_gap": 1.5}, {"reward.pair_gap": 8.0}),
+    "temporal pairs": ({"reward.pair_gap": 1.0}, {"reward.pair_gap": 8.0}),
     "oracle": ({"learner.lambda_": 0.8}, {"learner.lambda_": 1.0}),
 }
 TRIAL_SEED = 1000  # settings are chosen by runs of this seed, on goals to choose by

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import cast
@@ -19,7 +19,7 @@ from discern.storage.state import TrainState, budget_spent, refuse_if_not_resuma
 from discern.training.actors import Actors, LocalActors
 from discern.training.boards import wandb_mode
 from discern.training.live import Phases, View
-from discern.training.scoring import Scoring
+from discern.training.scoring import FixedGoals, Scoring, fixed_goals
 from discern.training.session import Session
 from discern.training.update import Update, learning_rate, make_update
 from discern.types import Batch, LearnerState, LostError, Metrics, WandbMode
@@ -109,22 +109,17 @@ def make_loop(config: Config, view: View, cluster: str | None, actors: int | Non
 
 
 @contextmanager
-def scoring_beside(loop: Loop, view: View) -> Iterator[Future[Scoring]]:
-    """Who scores the run's agents, made by a thread of its own while the loop starts and learns."""
-
-    def make() -> Scoring:
-        scoring = Scoring(loop.config, loop.learner, loop.phases)
-        if scoring.hint:
-            view.console.print(scoring.hint, soft_wrap=True, highlight=False, markup=False)
-        return scoring
-
+def scoring_beside(loop: Loop) -> Iterator[tuple[Future[FixedGoals], Future[Scoring]]]:
+    """The fixed goals, and who scores the run's agents, made by a thread of its own while the loop begins to learn."""
     with ThreadPoolExecutor(1, "scoring") as thread:
-        scoring = thread.submit(make)
+        goals = thread.submit(fixed_goals, loop.config, loop.phases)
+        scoring = thread.submit(lambda: Scoring(loop.config, loop.learner, goals.result(), loop.phases))
         try:
-            yield scoring
+            yield goals, scoring
         finally:
-            if scoring.exception() is None:
-                scoring.result().close()
+            wait([scoring])
+            if goals.exception() is None:
+                goals.result().close()
 
 
 def train(
@@ -143,10 +138,10 @@ def train(
     with (
         View(console or Console()) as view,
         make_loop(config, view, cluster, actors) as loop,
-        scoring_beside(loop, view) as scoring,
+        scoring_beside(loop) as (goals, scoring),
     ):
         state = loop.start()
-        session = Session(loop, state, scoring, folder, view, began, wandb=wandb)
+        session = Session(loop, state, goals.result(), scoring, folder, view, began, wandb=wandb)
         new_folder(folder.path, config)
         return session.spend()
 
@@ -169,10 +164,10 @@ def resume(
     with (
         View(console or Console()) as view,
         make_loop(config, view, cluster, actors) as loop,
-        scoring_beside(loop, view) as scoring,
+        scoring_beside(loop) as (goals, scoring),
     ):
         state = restore_state(folder, loop.start())
-        session = Session(loop, state, scoring, folder, view, began, True, wandb)
+        session = Session(loop, state, goals.result(), scoring, folder, view, began, True, wandb)
         folder.keep(config)
         forget_final(folder)
         return session.spend()

@@ -2,17 +2,44 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from discern.agent.learner import Learner
 from discern.config import Config
-from discern.envs import is_host, make_scored_env
+from discern.envs import ScoredEnv, is_host, make_scored_env
 from discern.evaluation.achievement import Score, evaluator
 from discern.evaluation.goal_sets import GoalSet, goal_set
 from discern.evaluation.told_apart import Shares, row, told_apart_in
 from discern.types import Params
+
+Phases = Callable[[str], AbstractContextManager[object]]
+
+
+class FixedGoals(NamedTuple):
+    """The world to score in, and the half of its goals that is for choosing."""
+
+    env: ScoredEnv
+    goals: GoalSet
+
+    @property
+    def hint(self) -> str | None:
+        """How success could be measured in a world that has no score."""
+        hint: str | None = self.env.score_hint() if hasattr(self.env, "score_hint") else None
+        return hint
+
+    def close(self) -> None:
+        if is_host(self.env):
+            self.env.close()
+
+
+def fixed_goals(config: Config, phases: Phases = nullcontext) -> FixedGoals:
+    """Those of the config's world; a UserError where there are no such goals."""
+    with phases("making the fixed goals"):
+        env = make_scored_env(config.env, config.evaluation_goals, config)
+        return FixedGoals(env, goal_set(env, "tune", config.evaluation_goals))
 
 
 class Scoring:
@@ -21,14 +48,8 @@ class Scoring:
     Goals are told apart too, unless nothing but the end is evaluated.
     """
 
-    def __init__(
-        self, config: Config, learner: Learner, phases: Callable[[str], AbstractContextManager[object]] = nullcontext
-    ):
-        self.config, self.learner = config, learner
-        with phases("making the fixed goals"):
-            self.env = make_scored_env(config.env, config.evaluation_goals, config)
-            self.goals = goal_set(self.env, "tune", config.evaluation_goals)
-        self.hint: str | None = self.env.score_hint() if hasattr(self.env, "score_hint") else None
+    def __init__(self, config: Config, learner: Learner, fixed: FixedGoals, phases: Phases = nullcontext):
+        self.config, self.learner, self.env, self.goals = config, learner, fixed.env, fixed.goals
         with phases("learning to tell goals apart"):
             self.apart_by = told_apart_in(config) if config.evaluate_every else None
         self.evaluate = evaluator(learner.imitator, self.env, self.apart_by)
@@ -63,7 +84,3 @@ class Scoring:
         goals = goal_set(self.env, "test", self.config.evaluation_goals)
         of_agent, of_random = (self.evaluate(agent, goals, self.final_trials, epsilon) for epsilon in (0.0, 1.0))
         return goals, of_agent, of_random, self._ceiling(goals)
-
-    def close(self) -> None:
-        if is_host(self.env):
-            self.env.close()

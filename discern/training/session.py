@@ -20,7 +20,7 @@ from discern.storage.run_folder import RunFolder
 from discern.storage.state import TrainState, budget_spent, diverged, save_state
 from discern.training.live import View
 from discern.training.metrics import Metrics, Rates
-from discern.training.scoring import Scoring
+from discern.training.scoring import FixedGoals, Scoring
 from discern.types import LostError, StoppedError, UserError, WandbMode
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Session:
         self,
         loop: "Loop",
         state: TrainState,
+        fixed: FixedGoals,
         scoring: Future[Scoring],
         folder: RunFolder,
         view: View,
@@ -64,7 +65,7 @@ class Session:
     ):
         """`began`, by the monotonic clock, is when making the environments did: the budget counts from there. Nobody
         waits for who is to score before there is something to score."""
-        self.loop, self.state, self.scoring = loop, state, scoring
+        self.loop, self.state, self.fixed, self.scoring = loop, state, fixed, scoring
         self.folder, self.view, self.resumed, self.wandb = folder, view, resumed, wandb
         self.config = loop.config
         self.look = trajectory_probe(loop.learner)
@@ -80,6 +81,8 @@ class Session:
         self.view.console.print(
             f"{self.config.env} on {jax.devices()[0].device_kind} into {self.folder.path}", soft_wrap=True
         )
+        if self.fixed.hint:
+            self.view.console.print(self.fixed.hint, soft_wrap=True, highlight=False, markup=False)
         after_step = self.state.steps if self.resumed else None
         with Stop() as stop, Metrics(self.folder, self.view, after_step, self.wandb) as metrics:
             try:
@@ -120,8 +123,8 @@ class Session:
 
     def outcome(self, goals: GoalSet, score: Score, random: Score, ceiling: Shares | None) -> str:
         """What the run achieved on goals not seen before, beside what chance would."""
-        count, scoring = len(goals.images), self.scoring.result()
-        reached = f"{self.config.env} has no success rate, because {scoring.env.spec.unscored}"
+        count = len(goals.images)
+        reached = f"{self.config.env} has no success rate, because {self.fixed.env.spec.unscored}"
         if score.success is not None:
             reached = (
                 f"{score.success:.1%} of {count} held-out goals ({goals.name}) reached "
@@ -129,7 +132,7 @@ class Session:
             )
         if score.told_apart is None:
             return reached
-        attempts = count * scoring.final_trials
+        attempts = count * self.scoring.result().final_trials
         return f"{reached}; {sentence(score.told_apart, random.told_apart, ceiling, count, attempts)}"
 
     def run(self, metrics: Metrics, stop: Stop) -> None:
@@ -145,7 +148,7 @@ class Session:
             if not self.state.learning:
                 self.refuse_if_nothing_lasts()
             if self.scoring.done():
-                self.scoring.result()  # a world that nobody can score ends the run soon
+                self.scoring.result()  # a world in which nobody can be scored ends the run soon
             now = time.monotonic()
             self.state = self.state._replace(seconds=self.seconds_before + now - self.began)
             evaluation_due = self.config.evaluate_every and self.state.steps >= self.evaluate_at
@@ -180,7 +183,7 @@ class Session:
         sampled = self.loop.actors.sample(self.state, jax.random.key(self.state.turn))
         if sampled is None or not sampled.measures.shape[-1]:
             return {}
-        return sight_in_trajectories(self.look(self.state.learner.agent, sampled), self.loop.actors.spec.dimensions)
+        return sight_in_trajectories(self.look(self.state.learner.agent, sampled), self.fixed.env.spec.dimensions)
 
     def save(self) -> None:
         save_state(self.folder, self.state, self.config.save_replay)
@@ -204,8 +207,8 @@ class Session:
             row |= self.probe()
         picture = None
         if score is not None:
-            scoring, picture = self.scoring.result(), self.folder.path / "goals.png"
-            row |= scoring.told_apart(score)
-            save_strip(scoring.goals.images, score.final_images, picture)
+            picture = self.folder.path / "goals.png"
+            row |= self.scoring.result().told_apart(score)
+            save_strip(self.fixed.goals.images, score.final_images, picture)
         metrics.write(row, picture)
         self.last_log = time.monotonic()

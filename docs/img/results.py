@@ -99,8 +99,11 @@ def main() -> None:
     seaquest = {method: [success(run)] for method, run in runs("seaquest_methods_h200").items()}
     draw_curves({"Seaquest": seaquest}, HERE / "seaquest-methods.png")
 
-    agents = result("budgets_cpu")["agents"]
-    budgets = {name: {int(steps): at for steps, at in agent["budgets"].items()} for name, agent in agents.items()}
+    agents, held = result("budgets_cpu")["agents"], {"reacher": 4}  # control steps an action is held for
+    budgets = {
+        name: {int(steps) * held.get(name, 1): at for steps, at in agent["budgets"].items()}
+        for name, agent in agents.items()
+    }
     draw_budgets(budgets, HERE / "budgets.png")
 
 
