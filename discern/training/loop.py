@@ -54,7 +54,7 @@ class Loop:
         return TrainState(learner, collecting, memory, steps=steps)
 
     def compile_ahead(self, goals: jax.ShapeDtypeStruct) -> None:
-        """Compiles what learns from a batch, so that its first call finds it compiled."""
+        """Compiles what draws a batch and what learns from it, so that their first calls find it compiled."""
         if self.actors.shards > 1:
             return  # the update also moves what it gets to its devices
         state = jax.eval_shape(self.learner.init, jax.random.key(0), goals)
