@@ -3,6 +3,7 @@
 import json
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -38,6 +39,7 @@ from discern.evaluation.told_apart import (
 )
 from discern.presets import preset
 from discern.storage.run_folder import RunFolder
+from discern.training import scoring
 from discern.training.loop import train
 from discern.training.scoring import Scoring, fixed_goals
 from discern.types import UserError
@@ -229,6 +231,17 @@ def test_what_is_waited_for_is_named(tiny):
     config = replace(tiny, {"evaluate_every": 100})
     Scoring(config, learner, fixed_goals(config, phases), phases)
     assert named == ["making the fixed goals", "learning to tell goals apart", "scoring the random policy"]
+
+
+def test_the_world_is_asked_for_a_hint_before_anybody_is_scored_in_it(tiny, monkeypatch):
+    """The hint comes from the environments, which the scoring thread steps from then on."""
+    asked = []
+    env = SimpleNamespace(score_hint=lambda: asked.append("hint") or "score it so")
+    monkeypatch.setattr(scoring, "make_scored_env", lambda *_: env)
+    monkeypatch.setattr(scoring, "goal_set", lambda *_: asked.append("goals"))
+    fixed = fixed_goals(tiny)
+    assert asked == ["goals", "hint"]
+    assert fixed.hint == fixed.hint == "score it so" and len(asked) == 2
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,7 @@ class FixedGoals(NamedTuple):
 
     env: ScoredEnv
     goals: GoalSet
-
-    @property
-    def hint(self) -> str | None:
-        """How success could be measured in a world that has no score."""
-        hint: str | None = self.env.score_hint() if hasattr(self.env, "score_hint") else None
-        return hint
+    hint: str | None  # how success could be measured in a world that has no score
 
     def close(self) -> None:
         if is_host(self.env):
@@ -39,7 +34,8 @@ def fixed_goals(config: Config, phases: Phases = nullcontext) -> FixedGoals:
     """Those of the config's world; a UserError where there are no such goals."""
     with phases("making the fixed goals"):
         env = make_scored_env(config.env, config.evaluation_goals, config)
-        return FixedGoals(env, goal_set(env, "tune", config.evaluation_goals))
+        goals = goal_set(env, "tune", config.evaluation_goals)
+        return FixedGoals(env, goals, env.score_hint() if hasattr(env, "score_hint") else None)
 
 
 class Scoring:
