@@ -109,7 +109,7 @@ def _padded(x: jax.Array) -> jax.Array:
 
 def _tiles(shape: tuple[int, ...], dtype: Any) -> Any:
     """Shared memory as the tensor cores read it, in tiles of 8 × a tile's rows, both operands' alike."""
-    width = min(ROWS * jnp.dtype(dtype).itemsize, 128)
+    width = ROWS * jnp.dtype(dtype).itemsize
     tiling = plgpu.TilingTransform((8, width // jnp.dtype(dtype).itemsize))
     return plgpu.SMEM(shape, dtype, transforms=(tiling, plgpu.SwizzleTransform(width)))
 
@@ -133,7 +133,7 @@ def _kernel(body: Any, out: list[Any], scratch: list[Any], shape: tuple[int, ...
 def _load(ref: Any) -> jax.Array:
     """From memory to registers, each thread its own, as the tensor cores leave their results: no copy is shared."""
     loaded: jax.Array = plgpu.load(ref, layout=plgpu.Layout.WGMMA, optimized=False)
-    return loaded.astype(jnp.float32)
+    return loaded
 
 
 def _send(value: jax.Array, ref: Any, arrived: Any, peer: int) -> None:
@@ -213,7 +213,7 @@ def _forwards(
         state = read * jnp.tanh(cell)
         share(state, 1 - slot)
         for gate in range(4):
-            whole[(t, gate, *here)] = sums[gate].astype(whole.dtype)
+            whole[(t, gate, *here)] = sums[gate]
         cells[(t + 1, *here)] = cell
         hiddens[(t + 1, *here)] = state
         return cell, following
